@@ -182,9 +182,9 @@ def embed_all(model: Model, texts: list[str]) -> tuple[np.ndarray, list[float]]:
 def sentences(markdown: str) -> list[str]:
     """The sentences of a Markdown text, without its code, tables and headings."""
     prose = re.sub(r"^```.*?^```", "", markdown, flags=re.DOTALL | re.MULTILINE)
-    paragraphs = re.split(r"\n\s*\n", re.sub(r"^[#|].*$", "", prose, flags=re.MULTILINE))
+    prose = re.sub(r"^[#|].*$", "", prose, flags=re.MULTILINE)
     found = []
-    for paragraph in paragraphs:
+    for paragraph in re.split(r"\n\s*\n", prose):
         for item in re.split(r"^\s*[-*] ", paragraph, flags=re.MULTILINE):
             plain = re.sub(r"[`*]|\[|\]\([^)]*\)", "", " ".join(item.split()))
             found += re.split(r"(?<=[.!?:]) (?=[A-Z])", plain)
