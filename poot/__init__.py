@@ -1,0 +1,1 @@
+"""poot: JAX's programming model on any GPU with a Vulkan driver."""

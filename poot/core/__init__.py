@@ -1,0 +1,1 @@
+"""Ops, types, graphs, rule tables and the cell of the current interpreter."""

@@ -1,0 +1,141 @@
+"""Every error that poot raises on purpose, one class a kind."""
+
+from __future__ import annotations
+
+
+class PootError(Exception):
+    """The base of all errors of poot."""
+
+
+class ShapeError(PootError, ValueError):
+    """Shapes, axes or sizes do not fit the operation."""
+
+
+class DTypeError(PootError, TypeError):
+    """An operation does not take the dtypes that it was given."""
+
+
+class IndexingError(PootError, IndexError):
+    """An index is out of range or of a kind that is not taken."""
+
+
+class MissingRule(PootError, NotImplementedError):
+    """A primitive has no rule in a table."""
+
+
+class DuplicateRule(PootError, RuntimeError):
+    """A primitive has a rule in a table already."""
+
+
+class TraceLeak(PootError, RuntimeError):
+    """A traced value was used after its trace had ended."""
+
+
+class ConcretizationError(PootError, TypeError):
+    """A traced value was asked for its numbers."""
+
+
+class DeletedArrayError(PootError, RuntimeError):
+    """An array was used after it had been donated or deleted."""
+
+
+class CheckError(PootError, RuntimeError):
+    """A run-time check inside a computation (a witness) failed."""
+
+
+# --- graphs -----------------------------------------------------------------
+
+
+class GraphError(PootError, ValueError):
+    """A graph breaks a rule of the specification."""
+
+
+class UndefinedValueError(GraphError):
+    """A use stands before its definition, or names no value."""
+
+
+class RedefinitionError(GraphError):
+    """A value is defined twice, or both bound and computed."""
+
+
+class TypeMismatchError(GraphError):
+    """A value's recorded type differs from what its equation gives."""
+
+
+class ResultCountError(GraphError):
+    """An equation has another number of results than its op declares."""
+
+
+class StorageError(GraphError):
+    """A value's storage does not fit the way it is made or used."""
+
+
+class OutputError(GraphError):
+    """An output names a value in a way that outputs may not."""
+
+
+class LostOutputError(GraphError):
+    """An edit loses a result, a witness, an export or a state pair."""
+
+
+class StatePairError(GraphError):
+    """A state input and its next value differ, or one stands alone."""
+
+
+class ConstPayloadError(GraphError):
+    """A constant has no payload, or one of another type."""
+
+
+class CycleError(GraphError):
+    """Equations need each other's results."""
+
+
+class CompositeError(GraphError):
+    """A tracer emitted an op that only passes may make."""
+
+
+class ParseError(GraphError):
+    """Text is not a graph in poot's printed form."""
+
+
+# --- lowering and devices ---------------------------------------------------
+
+
+class LoweringError(PootError, RuntimeError):
+    """An equation cannot be planned on the device at hand."""
+
+
+class CapabilityError(LoweringError):
+    """The device lacks a feature that an equation needs."""
+
+
+class LimitError(LoweringError):
+    """Something needs more than the device's limit; says both numbers."""
+
+
+class SpirvError(PootError, ValueError):
+    """A kernel under construction breaks a rule of SPIR-V."""
+
+
+class DeviceError(PootError, RuntimeError):
+    """The Vulkan driver refused or failed."""
+
+
+class NoDeviceError(DeviceError):
+    """No Vulkan device could be found or chosen."""
+
+
+class DeviceLost(DeviceError):
+    """The device stopped answering; the process must be started anew."""
+
+
+class DeviceTimeout(DeviceError, TimeoutError):
+    """Submitted work did not end in the time allowed."""
+
+
+class OutOfMemory(DeviceError, MemoryError):
+    """An allocation does not fit; says how much was asked for and is left."""
+
+
+class ForkError(DeviceError):
+    """A device opened before a fork was used in the child process."""

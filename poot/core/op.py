@@ -1,0 +1,144 @@
+"""The base of all ops, and tables of rules keyed by op."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+from poot.core.errors import DuplicateRule, MissingRule
+from poot.core.interpreter import current
+from poot.core.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveKey:
+    """What a rule is for: an op class, or one member of a family."""
+
+    op: type[Op]
+    member: enum.Enum | None = None
+
+    def __str__(self) -> str:
+        return self.op.__name__ + (f"[{self.member.name}]" if self.member else "")
+
+
+class Op:
+    """A primitive or a composite, with its parameters inline.
+
+    Subclasses are frozen dataclasses. A family (`Binary`, `Reduce`) names its members
+    by an enum in its first field, `op`.
+    """
+
+    __slots__ = ()
+    # The name that graph text uses.
+    name: ClassVar[str]
+    # The enum of a family's members.
+    members: ClassVar[type[enum.Enum] | None] = None
+    # Whether `infer` gives a tuple of types.
+    multiple_results: ClassVar[bool] = False
+    # Whether only passes may make it.
+    composite: ClassVar[bool] = False
+
+    def __class_getitem__(cls, member: enum.Enum) -> PrimitiveKey:
+        return PrimitiveKey(cls, member)
+
+    @property
+    def key(self) -> PrimitiveKey:
+        member = getattr(self, "op", None) if self.members else None
+        return PrimitiveKey(type(self), member)
+
+    def infer(self, *types: Any, **_: Any) -> Any:
+        """The type of the result (a tuple of types if `multiple_results`)."""
+        raise NotImplementedError
+
+    def infer_all(self, *types: TensorType) -> tuple[TensorType, ...]:
+        """The types of all results, as a tuple always."""
+        inferred = self.infer(*types)
+        return inferred if self.multiple_results else (inferred,)
+
+    def bind(self, *operands: Any) -> Any:
+        """Apply the op under the current interpreter.
+
+        Operands are the interpreter's values or Scalars; one result comes as itself,
+        several as a tuple.
+        """
+        results = current().process(self, operands)
+        return results if self.multiple_results else results[0]
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+OPS: dict[str, type[Op]] = {}
+
+C = TypeVar("C", bound=type[Op])
+
+
+def register(cls: C) -> C:
+    """Make an op class known to the parser and to the walks over all tables."""
+    if cls.name in OPS:
+        raise DuplicateRule(f"two ops are called {cls.name!r}")
+    OPS[cls.name] = cls
+    return cls
+
+
+def primitive_keys() -> Iterator[PrimitiveKey]:
+    """The key of every op that is registered, families by member."""
+    for cls in OPS.values():
+        if cls.members is None:
+            yield PrimitiveKey(cls)
+        else:
+            for member in cls.members:
+                yield PrimitiveKey(cls, member)
+
+
+def parameters(op: Op) -> dict[str, Any]:
+    """The parameters of an op by name, in the order of declaration."""
+    return {f.name: getattr(op, f.name) for f in fields(op)}  # type: ignore[arg-type]
+
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+class RuleTable(Generic[R]):
+    """Rules of one interpreter, keyed by primitive.
+
+    A rule for a family as a whole (`table.define(Binary)`) serves each member that has
+    none of its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._rules: dict[PrimitiveKey, R] = {}
+
+    def define(self, *keys: PrimitiveKey | type[Op]) -> Callable[[R], R]:
+        """Record the decorated function as the rule of `keys`."""
+
+        def record(rule: R) -> R:
+            for key in keys:
+                exact = key if isinstance(key, PrimitiveKey) else PrimitiveKey(key)
+                self._add(exact, rule)
+            return rule
+
+        return record
+
+    def _add(self, key: PrimitiveKey, rule: R) -> None:
+        if key in self._rules:
+            raise DuplicateRule(
+                f"{key} has a rule in table `{self.name}` already "
+                f"({self._rules[key].__name__}); remove one of the two"
+            )
+        self._rules[key] = rule
+
+    def __getitem__(self, key: PrimitiveKey) -> R:
+        rule = self._rules.get(key) or self._rules.get(PrimitiveKey(key.op))
+        if rule is None:
+            raise MissingRule(
+                f"{key} has no rule in table `{self.name}`; define one with "
+                f"@{self.name}.define({key})"
+            )
+        return rule
+
+    def __contains__(self, key: PrimitiveKey) -> bool:
+        return key in self._rules or PrimitiveKey(key.op) in self._rules

@@ -1,0 +1,1 @@
+"""The vocabulary: one file a family, each op with its parameters and type rule."""

@@ -1,0 +1,56 @@
+"""Composites: what passes make of primitives. Each means its decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from poot.core.errors import TypeMismatchError
+from poot.core.graph import Graph
+from poot.core.op import Op, register
+from poot.core.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class _Region(Op):
+    """A region of primitives that one kernel computes."""
+
+    body: Graph
+    multiple_results: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+
+    def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
+        wanted = self.body.input_types
+        if types != wanted:
+            raise TypeMismatchError(
+                f"{self.name}: operands are ({', '.join(map(str, types))}), the region "
+                f"takes ({', '.join(map(str, wanted))})"
+            )
+        return self.body.result_types
+
+    def decompose(self) -> Graph:
+        """The primitives that the composite stands for: its one definition."""
+        return self.body
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Fused(_Region):
+    """Elementwise and shape primitives, computed element by element of the results.
+
+    All results have one shape. Operands and results are those of `body`, in order.
+    """
+
+    name: ClassVar[str] = "fused"
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class FusedRow(_Region):
+    """Reductions over the last axis with the elementwise primitives around them.
+
+    Every value of `body` is a tensor over the same rows: of shape [*rows, n], or
+    [*rows, 1] or [*rows] once reduced, or broadcast to these.
+    """
+
+    name: ClassVar[str] = "fused_row"

@@ -1,0 +1,304 @@
+"""Reads the text that `text` prints."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from poot.core.dtypes import DType, Scalar, by_name
+from poot.core.equation import (
+    Eqn,
+    Export,
+    GraphOutput,
+    Operand,
+    Result,
+    StateNext,
+    ValueId,
+    Witness,
+)
+from poot.core.errors import ParseError
+from poot.core.op import OPS, Op
+from poot.core.types import (
+    ANONYMOUS,
+    Identity,
+    Named,
+    Slot,
+    SlotKey,
+    Storage,
+    TensorType,
+    ValueMeta,
+    Weight,
+)
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<value>%\d+)
+    | (?P<scalar>-?(?:0x[0-9a-f]+|inf|nan|\d+(?:\.\d+)?(?:e[+-]?\d+)?):[a-z]\w*)
+    | (?P<number>-?\d+)
+    | (?P<word>[A-Za-z_]\w*)
+    | (?P<mark>[{}()\[\]=,:])
+    )""",
+    re.VERBOSE,
+)
+_INPUTS = {s.value: s for s in Storage if s is not Storage.COMPUTED}
+
+
+class _Reader:
+    """The tokens of a text, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.kind, self.token = "", ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Move on; the token left behind."""
+        left = self.token
+        if not self.text[self.position :].strip():
+            self.kind, self.token = "end", ""
+            return left
+        match = _TOKEN.match(self.text, self.position)
+        if match is None or match.lastgroup is None:
+            self.fail("a token")
+        self.position = match.end()
+        self.kind, self.token = match.lastgroup, match.group(match.lastgroup)
+        return left
+
+    def fail(self, wanted: str) -> typing.NoReturn:
+        line = self.text.count("\n", 0, self.position) + 1
+        given = self.token or self.text[self.position :][:20].strip() or "the end"
+        raise ParseError(f"line {line}: expected {wanted}, found {given!r}")
+
+    def take(self, token: str) -> None:
+        if self.token != token or self.kind == "string":
+            self.fail(repr(token))
+        self.advance()
+
+    def accept(self, token: str) -> bool:
+        if self.token == token and self.kind != "string":
+            self.advance()
+            return True
+        return False
+
+    def expect(self, kind: str) -> str:
+        if self.kind != kind:
+            self.fail(f"a {kind}")
+        return self.advance()
+
+    def string(self) -> str:
+        return str(json.loads(self.expect("string")))
+
+    def value(self) -> ValueId:
+        return ValueId(int(self.expect("value")[1:]))
+
+    def separated(self, end: str, item: Callable[[], Any]) -> list[Any]:
+        """Items between commas up to `end`, which is taken too."""
+        items: list[Any] = []
+        while not self.accept(end):
+            if items:
+                self.take(",")
+            items.append(item())
+        return items
+
+
+class _GraphParser:
+    def __init__(
+        self, reader: _Reader, make: Callable[..., Any], consts: Sequence[Any]
+    ) -> None:
+        self.reader = reader
+        self.make = make
+        self.consts = list(consts)
+        self.metas: dict[ValueId, ValueMeta] = {}
+        self.inputs: list[ValueId] = []
+        self.eqns: list[Eqn] = []
+        self.outputs: list[GraphOutput] = []
+        self.payloads: dict[ValueId, Any] = {}
+
+    def graph(self) -> Any:
+        reader = self.reader
+        reader.take("graph")
+        reader.take("{")
+        while not reader.accept("}"):
+            if reader.token in _INPUTS:
+                self._input(_INPUTS[reader.advance()])
+            elif reader.kind == "value":
+                self._eqn()
+            else:
+                self._output()
+        if sorted(self.metas) != list(range(len(self.metas))):
+            raise ParseError("the values are not numbered from %0 without gaps")
+        return self.make(
+            tuple(self.metas[ValueId(i)] for i in range(len(self.metas))),
+            tuple(self.inputs),
+            tuple(self.eqns),
+            tuple(self.outputs),
+            self.payloads,
+        )
+
+    def _define(self, value: ValueId, meta: ValueMeta) -> None:
+        if value in self.metas:
+            raise ParseError(f"%{value} is defined twice")
+        self.metas[value] = meta
+
+    def _type(self) -> TensorType:
+        dtype = by_name(self.reader.expect("word"))
+        self.reader.take("[")
+        sizes = self.reader.separated("]", lambda: int(self.reader.expect("number")))
+        return TensorType(tuple(sizes), dtype)
+
+    def _identity(self) -> Identity:
+        if self.reader.accept("named"):
+            return Named(self.reader.string())
+        if self.reader.accept("key"):
+            return SlotKey(self.reader.string())
+        if self.reader.accept("weight"):
+            return Weight(self.reader.string())
+        return ANONYMOUS
+
+    def _slot(self) -> Slot | None:
+        reader = self.reader
+        if not reader.accept("kind"):
+            return None
+        kind = reader.string()
+        low = int(reader.expect("number")) if reader.accept("low") else None
+        high = int(reader.expect("number")) if reader.accept("high") else None
+        return Slot(kind, low, high)
+
+    def _input(self, storage: Storage) -> None:
+        value = self.reader.value()
+        self.reader.take(":")
+        type, slot = self._type(), self._slot()
+        self._define(value, ValueMeta(type, storage, self._identity(), slot))
+        self.inputs.append(value)
+        if storage is Storage.CONST and self.consts:
+            self.payloads[value] = self.consts.pop(0)
+
+    def _out(self) -> ValueId:
+        value = self.reader.value()
+        self.reader.take(":")
+        type = self._type()
+        computed = self.reader.accept("computed")
+        storage = Storage.COMPUTED if computed else Storage.DEVICE
+        self._define(value, ValueMeta(type, storage, self._identity()))
+        return value
+
+    def _eqn(self) -> None:
+        reader = self.reader
+        outs = reader.separated("=", self._out)
+        name = reader.expect("word")
+        if name not in OPS:
+            raise ParseError(f"no op is called {name!r}; known: {', '.join(OPS)}")
+        given = {}
+        if reader.accept("["):
+            given = dict(reader.separated("]", self._parameter))
+        reader.take("(")
+        operands = reader.separated(")", self._operand)
+        op = _make_op(OPS[name], given)
+        self.eqns.append(Eqn(op, tuple(operands), tuple(outs)))
+
+    def _operand(self) -> Operand:
+        if self.reader.kind == "scalar":
+            return _scalar(self.reader.advance())
+        return self.reader.value()
+
+    def _parameter(self) -> tuple[str, Any]:
+        name = self.reader.expect("word")
+        self.reader.take("=")
+        return name, self._parameter_value()
+
+    def _parameter_value(self) -> Any:
+        reader = self.reader
+        if reader.kind == "number":
+            return int(reader.advance())
+        if reader.kind == "scalar":
+            return _scalar(reader.advance())
+        if reader.kind == "string":
+            return reader.string()
+        if reader.token == "graph":
+            return _GraphParser(reader, self.make, ()).graph()
+        if reader.accept("("):
+            return tuple(reader.separated(")", self._parameter_value))
+        return _Word(reader.expect("word"))
+
+    def _output(self) -> None:
+        reader = self.reader
+        kind = reader.expect("word")
+        value = reader.value()
+        if kind == "result":
+            self.outputs.append(Result(value))
+        elif kind == "witness":
+            self.outputs.append(Witness(value, reader.string()))
+        elif kind == "export":
+            self.outputs.append(Export(value, reader.string()))
+        elif kind == "next":
+            reader.take("=")
+            self.outputs.append(StateNext(reader.value(), value))
+        else:
+            raise ParseError(f"{kind!r} starts no line of a graph")
+
+
+class _Word(str):
+    """A bare word, whose meaning hangs on the parameter it is given for."""
+
+
+def _scalar(token: str) -> Scalar:
+    number, _, name = token.rpartition(":")
+    dtype = by_name(name)
+    if "0x" in number:
+        return Scalar(dtype, int(number, 16))
+    if dtype.is_float or "." in number or "e" in number:
+        return Scalar.of(float(number), dtype)
+    return Scalar.of(int(number), dtype)
+
+
+def _make_op(cls: type[Op], given: dict[str, Any]) -> Op:
+    wanted = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    if sorted(given) != sorted(wanted):
+        raise ParseError(
+            f"{cls.name} has parameters ({', '.join(given)}), "
+            f"takes ({', '.join(wanted)})"
+        )
+    hints = typing.get_type_hints(cls)
+    return cls(**{n: _typed(v, hints[n], f"{cls.name}.{n}") for n, v in given.items()})
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    if not isinstance(value, _Word):
+        return value
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value == "none" and type(None) in options:
+        return None
+    if value in ("true", "false") and bool in options:
+        return value == "true"
+    for option in options:
+        if option is DType:
+            return by_name(value)
+        if isinstance(option, type) and issubclass(option, enum.Enum):
+            if value in {member.value for member in option}:
+                return option(str(value))
+            known = ", ".join(str(member.value) for member in option)
+            raise ParseError(f"{where} is {value!r}, takes one of {known}")
+    raise ParseError(f"{where} does not take the word {value!r}")
+
+
+def parse_graph(text: str, make: Callable[..., Any], consts: Sequence[Any]) -> Any:
+    """Call `make` with the fields of the graph that `text` prints.
+
+    `consts` are the payloads of the constants in the order of printing.
+    """
+    reader = _Reader(text)
+    parser = _GraphParser(reader, make, consts)
+    graph = parser.graph()
+    if reader.kind != "end":
+        reader.fail("the end of the text")
+    if parser.consts:
+        raise ParseError(f"{len(consts)} constants given, the text has fewer")
+    return graph

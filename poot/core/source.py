@@ -1,0 +1,37 @@
+"""Where in the user's code a value was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+_PACKAGE_DIRECTORY = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of a file and the function it stands in."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+UNKNOWN = Source("<unknown>", 0, "<unknown>")
+
+
+def user_source() -> Source:
+    """The innermost frame outside poot: the user's line."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE_DIRECTORY):
+            return Source(name, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return UNKNOWN
