@@ -1,0 +1,69 @@
+"""Options, hooks and fixtures that the whole suite shares."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# JAX is the second opinion, on the CPU and in one thread pool of its own.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+_VALIDATION_LOG = pytest.StashKey[Path]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("poot")
+    group.addoption(
+        "--lavapipe",
+        action="store_true",
+        help="fail unless Mesa's CPU driver is there and ran kernels",
+    )
+    group.addoption(
+        "--validation",
+        action="store_true",
+        help="run under Vulkan's validation layers; a message fails the test it is in",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--validation"):
+        config.stash[_VALIDATION_LOG] = _enable_validation()
+
+
+def _enable_validation() -> Path:
+    """Have the Vulkan loader insert the layers, before anything makes an instance."""
+    folder = Path(tempfile.mkdtemp(prefix="poot-validation-"))
+    log = folder / "messages.txt"
+    (folder / "vk_layer_settings.txt").write_text(
+        "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n"
+        "khronos_validation.report_flags = error,warn,perf\n"
+        f"khronos_validation.log_filename = {log}\n"
+    )
+    os.environ["VK_INSTANCE_LAYERS"] = VALIDATION_LAYER
+    os.environ["VK_LAYER_SETTINGS_PATH"] = str(folder)
+    return log
+
+
+@pytest.fixture(autouse=True)
+def _no_validation_message(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test in which a validation layer says something."""
+    log = request.config.stash.get(_VALIDATION_LOG, None)
+    before = log.stat().st_size if log and log.exists() else 0
+    yield
+    if log and log.exists() and log.stat().st_size > before:
+        message = log.read_bytes()[before:].decode()
+        pytest.fail(f"Vulkan's validation layers say:\n{message}", pytrace=False)
