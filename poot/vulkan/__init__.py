@@ -1,0 +1,1 @@
+"""The Vulkan side: devices, memory, recorded command buffers, executables."""
