@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from poot.core.errors import DuplicateRule, MissingRule
 from poot.core.interpreter import current
@@ -23,7 +23,14 @@ class PrimitiveKey:
         return self.op.__name__ + (f"[{self.member.name}]" if self.member else "")
 
 
-class Op:
+class _OpClass(type):
+    """The type of op classes, which lets a family be indexed by member."""
+
+    def __getitem__(cls, member: enum.Enum) -> PrimitiveKey:
+        return PrimitiveKey(cast("type[Op]", cls), member)
+
+
+class Op(metaclass=_OpClass):
     """A primitive or a composite, with its parameters inline.
 
     Subclasses are frozen dataclasses. A family (`Binary`, `Reduce`) names its members
@@ -39,9 +46,6 @@ class Op:
     multiple_results: ClassVar[bool] = False
     # Whether only passes may make it.
     composite: ClassVar[bool] = False
-
-    def __class_getitem__(cls, member: enum.Enum) -> PrimitiveKey:
-        return PrimitiveKey(cls, member)
 
     @property
     def key(self) -> PrimitiveKey:

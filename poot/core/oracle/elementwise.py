@@ -1,0 +1,293 @@
+"""Elementwise primitives.
+
+What f64 equations give is NumPy's f64 functions: within a few ulps of f64, so with no
+half-ulp guarantee for exp, log, sin and their kin. For narrower dtypes the error of
+those functions vanishes in the final rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.dtypes import DType
+from poot.core.ops.elementwise import (
+    Binary,
+    BinaryOp,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    CompareOp,
+    Select,
+    Unary,
+    UnaryOp,
+)
+from poot.core.oracle.integers import (
+    count_leading_zeros,
+    count_ones,
+    divide,
+    integer_power,
+    remainder,
+    shift_left,
+    shift_right_arithmetic,
+    shift_right_logical,
+)
+from poot.core.oracle.table import Arithmetic, Array, impl, round_float
+
+_U, _B, _C = UnaryOp, BinaryOp, CompareOp
+Function = Callable[..., Any]
+
+
+def _elementwise(function: Callable[[float], float]) -> Function:
+    """A function of `math`, which NumPy has not, for f64 arrays."""
+
+    def apply(x: Array) -> Array:
+        values = map(function, x.ravel().tolist())
+        return np.fromiter(values, np.float64, x.size).reshape(x.shape)
+
+    return apply
+
+
+def _sign(x: Array) -> Array:
+    """-1 or 1; zeros and NaN stay as they are."""
+    return np.where((x == 0) | np.isnan(x), x, np.copysign(1.0, x))
+
+
+_FLOAT_FUNCTIONS: dict[UnaryOp, Function] = {
+    _U.EXP: np.exp,
+    _U.EXP2: np.exp2,
+    _U.EXPM1: np.expm1,
+    _U.LOG: np.log,
+    _U.LOG2: np.log2,
+    _U.LOG10: np.log10,
+    _U.LOG1P: np.log1p,
+    _U.SQRT: np.sqrt,
+    _U.RSQRT: lambda x: 1.0 / np.sqrt(x),
+    _U.CBRT: np.cbrt,
+    _U.RECIP: lambda x: 1.0 / x,
+    _U.SIN: np.sin,
+    _U.COS: np.cos,
+    _U.TAN: np.tan,
+    _U.ASIN: np.arcsin,
+    _U.ACOS: np.arccos,
+    _U.ATAN: np.arctan,
+    _U.SINH: np.sinh,
+    _U.COSH: np.cosh,
+    _U.TANH: np.tanh,
+    _U.ASINH: np.arcsinh,
+    _U.ACOSH: np.arccosh,
+    _U.ATANH: np.arctanh,
+    _U.ERF: _elementwise(math.erf),
+    _U.ERFC: _elementwise(math.erfc),
+    _U.FLOOR: np.floor,
+    _U.CEIL: np.ceil,
+    _U.TRUNC: np.trunc,
+    _U.ROUND: np.rint,
+}
+
+# These move bits and calculate nothing, so that subnormals stay.
+_BIT_FUNCTIONS: dict[UnaryOp, Function] = {
+    _U.NEG: np.negative,
+    _U.ABS: np.abs,
+    _U.NOT: np.invert,
+    _U.CLZ: count_leading_zeros,
+    _U.POPCOUNT: count_ones,
+}
+
+_PREDICATES: dict[UnaryOp, Function] = {
+    _U.ISNAN: np.isnan,
+    _U.ISINF: np.isinf,
+    _U.ISFINITE: np.isfinite,
+    _U.SIGNBIT: np.signbit,
+}
+
+
+@impl.define(*(Unary[member] for member in _FLOAT_FUNCTIONS))
+def _float_unary(op: Unary, arithmetic: Arithmetic, x: Array) -> Array:
+    return arithmetic.round(_FLOAT_FUNCTIONS[op.op](arithmetic.widen(x)), x.dtype)
+
+
+@impl.define(Unary[_U.SIGN])
+def _sign_rule(op: Unary, arithmetic: Arithmetic, x: Array) -> Array:
+    function = np.sign if x.dtype.kind in "iu" else _sign
+    return arithmetic.round(function(arithmetic.widen(x)), x.dtype)
+
+
+@impl.define(*(Unary[member] for member in _BIT_FUNCTIONS))
+def _bit_unary(op: Unary, _: Arithmetic, x: Array) -> Array:
+    return np.asarray(_BIT_FUNCTIONS[op.op](x), x.dtype)
+
+
+@impl.define(*(Unary[member] for member in _PREDICATES))
+def _predicate(op: Unary, _: Arithmetic, x: Array) -> Array:
+    return np.asarray(_PREDICATES[op.op](x), np.bool_)
+
+
+# On f64 or on the integers' own dtype, where NumPy wraps.
+_ARITHMETIC: dict[BinaryOp, Function] = {
+    _B.ADD: np.add,
+    _B.SUB: np.subtract,
+    _B.MUL: np.multiply,
+    _B.ATAN2: np.arctan2,
+    _B.HYPOT: np.hypot,
+}
+# Float function, integer function.
+_BY_KIND: dict[BinaryOp, tuple[Function, Function]] = {
+    _B.DIV: (np.divide, divide),
+    _B.REM: (np.fmod, remainder),
+    _B.POW: (np.power, integer_power),
+}
+_BITWISE: dict[BinaryOp, Function] = {
+    _B.AND: np.bitwise_and,
+    _B.OR: np.bitwise_or,
+    _B.XOR: np.bitwise_xor,
+    _B.SHL: shift_left,
+    _B.SHR: shift_right_arithmetic,
+    _B.SHR_LOGICAL: shift_right_logical,
+    _B.GCD: np.gcd,
+    _B.COPYSIGN: np.copysign,
+    _B.NEXTAFTER: np.nextafter,
+}
+
+
+@impl.define(*(Binary[member] for member in _ARITHMETIC))
+def _arithmetic_binary(op: Binary, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    result = _ARITHMETIC[op.op](arithmetic.widen(a), arithmetic.widen(b))
+    return arithmetic.round(result, a.dtype)
+
+
+@impl.define(*(Binary[member] for member in _BY_KIND))
+def _binary_by_kind(op: Binary, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    function = _BY_KIND[op.op][a.dtype.kind in "iu"]
+    result = function(arithmetic.widen(a), arithmetic.widen(b))
+    return arithmetic.round(result, a.dtype)
+
+
+@impl.define(*(Binary[member] for member in _BITWISE))
+def _bitwise(op: Binary, _: Arithmetic, a: Array, b: Array) -> Array:
+    return np.asarray(_BITWISE[op.op](a, b), a.dtype)
+
+
+def _extremum(largest: bool, a: Array, b: Array) -> Array:
+    """One of the two, bit for bit: a NaN, or else the extreme, +0 above -0."""
+    if dtypes.as_dtype(a.dtype).is_float:
+        x, y = Arithmetic().widen(a), Arithmetic().widen(b)
+        positive_first = np.signbit(x) != largest
+        better = x > y if largest else x < y
+        takes_a = better | ((x == y) & positive_first) | np.isnan(x)
+        takes_a &= ~np.isnan(y) | np.isnan(x)
+    else:
+        takes_a = a >= b if largest else a <= b
+    return np.where(takes_a, a, b)
+
+
+@impl.define(Binary[_B.MAX], Binary[_B.MIN])
+def _max_min(op: Binary, _: Arithmetic, a: Array, b: Array) -> Array:
+    return _extremum(op.op is BinaryOp.MAX, a, b)
+
+
+@impl.define(Clamp)
+def _clamp(op: Clamp, _: Arithmetic, low: Array, x: Array, high: Array) -> Array:
+    return _extremum(False, _extremum(True, x, low), high)
+
+
+@impl.define(Binary[_B.GE])
+def _ge(op: Binary, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    return np.asarray(arithmetic.widen(a) >= arithmetic.widen(b)).astype(a.dtype)
+
+
+@impl.define(Binary[_B.GE_U])
+def _ge_unsigned(op: Binary, _: Arithmetic, a: Array, b: Array) -> Array:
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    return np.asarray(a.view(unsigned) >= b.view(unsigned)).astype(a.dtype)
+
+
+_COMPARISONS: dict[CompareOp, Function] = {
+    _C.EQ: np.equal,
+    _C.NE: np.not_equal,
+    _C.LT: np.less,
+    _C.LE: np.less_equal,
+    _C.GT: np.greater,
+    _C.GE: np.greater_equal,
+}
+
+
+@impl.define(*(Compare[member] for member in CompareOp))
+def _compare(op: Compare, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    return np.asarray(
+        _COMPARISONS[op.op](arithmetic.widen(a), arithmetic.widen(b)), np.bool_
+    )
+
+
+@impl.define(Select)
+def _select(
+    op: Select, _: Arithmetic, condition: Array, if_true: Array, if_false: Array
+) -> Array:
+    return np.where(condition != 0, if_true, if_false)
+
+
+@impl.define(Cast)
+def _cast(op: Cast, _: Arithmetic, x: Array) -> Array:
+    return convert(x, op.to)
+
+
+def convert(x: Array, to: DType) -> Array:
+    """Convert elements as `Cast` says. Subnormals stay whatever the device does."""
+    given = dtypes.as_dtype(x.dtype)
+    if given is to:
+        return x
+    if to.is_bool:
+        return np.asarray(x.astype(np.float64) != 0 if given.itemsize < 8 else x != 0)
+    if given.is_bool or given.is_integer:
+        return _convert_integer(x, to)
+    wide = x.astype(np.float64)
+    if to.is_integer:
+        return _saturate(wide, to)
+    return round_float(wide, to.numpy)
+
+
+def _convert_integer(x: Array, to: DType) -> Array:
+    if to.is_integer or (x.dtype.itemsize == 8 and to.numpy.kind == "f"):
+        # Integers wrap; NumPy rounds 64-bit ones to f32 and f64 once (and to f16 all
+        # that does not overflow is exact in f64).
+        wide = x.astype(np.float64) if to is dtypes.float16 else x
+        return wide.astype(to.numpy)
+    if x.dtype.itemsize < 8:
+        return round_float(x.astype(np.float64), to.numpy)
+    negative = x < 0
+    magnitude = np.where(negative, np.negative(x), x).astype(np.uint64)
+    # Beyond 2^53 an f64 loses bits: a sticky bit keeps the later rounding right.
+    sticky = ((magnitude & 0x7FF) != 0).astype(np.uint64) << np.uint64(11)
+    rounded = (magnitude & ~np.uint64(0x7FF)) | sticky
+    exact = np.where(magnitude >> np.uint64(53) == 0, magnitude, rounded)
+    signed = np.where(negative, -1.0, 1.0) * exact.astype(np.float64)
+    return round_float(signed, to.numpy)
+
+
+def _saturate(x: Array, to: DType) -> Array:
+    """f64 to an integer dtype: cut the fraction, saturate; NaN gives 0."""
+    low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
+    cut = np.trunc(x)
+    # high + 1 is a power of two, and exact in f64 where `high` need not be.
+    above, below = cut >= float(high + 1), cut <= float(low)
+    inside = ~(above | below | np.isnan(x))
+    result = np.where(inside, cut, 0.0).astype(to.numpy)
+    return np.where(above, to.numpy.type(high), np.where(below, low, result)).astype(
+        to.numpy
+    )
+
+
+@impl.define(BitcastConvert)
+def _bitcast(op: BitcastConvert, _: Arithmetic, x: Array) -> Array:
+    wanted = op.to.numpy
+    contiguous = np.ascontiguousarray(x).reshape(x.shape)
+    if x.dtype.itemsize == wanted.itemsize:
+        return contiguous.view(wanted)
+    if x.dtype.itemsize > wanted.itemsize:
+        return contiguous[..., np.newaxis].view(wanted)
+    return contiguous.view(wanted)[..., 0]

@@ -1,0 +1,137 @@
+"""Evaluates a graph with NumPy, equation by equation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.errors import CheckError, ConstPayloadError, ShapeError
+from poot.core.graph import Graph
+from poot.core.oracle.table import Arithmetic, Array, impl
+from poot.core.types import Storage, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """All that a graph gives: results, exports and the next value of each state."""
+
+    results: tuple[Array, ...]
+    exports: dict[str, Array]
+    # One a state pair, in the order of `graph.state`.
+    state: tuple[Array, ...]
+
+
+def evaluate(graph: Graph, *args: Any, flush: bool = False) -> tuple[Array, ...]:
+    """The results of `graph` on `args`, given in the order of `graph.arguments`.
+
+    `flush` makes f32 arithmetic treat subnormals as zeros, as some devices do.
+    """
+    return evaluate_all(graph, *args, flush=flush).results
+
+
+def evaluate_all(graph: Graph, *args: Any, flush: bool = False) -> Evaluation:
+    """The results, exports and next states of `graph`; CheckError if a check fails."""
+    inputs = _inputs(graph, args)
+    kept = [output.value for output in graph.outputs]
+    with np.errstate(all="ignore"):
+        values = run(graph, inputs, kept, Arithmetic(flush))
+    for witness in graph.witnesses:
+        if values[witness.value]:
+            raise CheckError(f"{witness.message} ({witness.source})")
+    return Evaluation(
+        tuple(values[v] for v in graph.results),
+        {name: values[v] for name, v in graph.exports.items()},
+        tuple(values[pair.value] for pair in graph.state),
+    )
+
+
+def run(
+    graph: Graph,
+    inputs: Sequence[Array],
+    kept: Sequence[ValueId],
+    arithmetic: Arithmetic,
+) -> dict[ValueId, Array]:
+    """The values `kept`, given all inputs; the others are dropped after their use."""
+    values = dict(zip(graph.inputs, inputs, strict=True))
+    last_use = {v: indices[-1] for v, indices in graph.uses().items()}
+    for value in kept:
+        last_use[value] = len(graph.eqns)
+
+    def read(operand: Operand) -> Array:
+        return operand.array if isinstance(operand, Scalar) else values[operand]
+
+    for index, eqn in enumerate(graph.eqns):
+        operands = [read(operand) for operand in eqn.inputs]
+        for out, result in zip(
+            eqn.outs, _apply(eqn, operands, arithmetic), strict=True
+        ):
+            _require_type(graph, eqn, out, result)
+            values[out] = result
+        for operand in (*eqn.inputs, *eqn.outs):
+            if not isinstance(operand, Scalar) and last_use.get(operand, -1) <= index:
+                values.pop(operand, None)
+    return values
+
+
+def _apply(
+    eqn: Eqn, operands: list[Array], arithmetic: Arithmetic
+) -> tuple[Array, ...]:
+    results = impl[eqn.op.key](eqn.op, arithmetic, *operands)
+    return results if eqn.op.multiple_results else (results,)
+
+
+def _type_of(array: Array) -> TensorType:
+    return TensorType(array.shape, dtypes.as_dtype(array.dtype))
+
+
+def _require_type(graph: Graph, eqn: Eqn, out: ValueId, result: Array) -> None:
+    """A rule that gives another type than `infer` is a fault of the rule."""
+    if _type_of(result) != graph.type(out):
+        raise AssertionError(
+            f"the oracle's rule of {eqn.op} gave {_type_of(result)}, infer says "
+            f"{graph.type(out)}"
+        )
+
+
+def _inputs(graph: Graph, args: tuple[Any, ...]) -> list[Array]:
+    if len(args) != len(graph.arguments):
+        raise ShapeError(
+            f"evaluate: {len(args)} arguments given, the graph takes "
+            f"{len(graph.arguments)} (its inputs without the constants)"
+        )
+    remaining = iter(enumerate(args))
+    inputs = []
+    for value in graph.inputs:
+        wanted = graph.type(value)
+        if graph.values[value].storage is Storage.CONST:
+            inputs.append(_payload(graph, value))
+        else:
+            number, arg = next(remaining)
+            inputs.append(_argument(number, arg, wanted))
+    return inputs
+
+
+def _payload(graph: Graph, value: ValueId) -> Array:
+    if value not in graph.payloads:
+        raise ConstPayloadError(
+            f"constant %{value} ({graph.type(value)}) has no data; give the payloads "
+            "when the graph is made (`Graph.parse(text, consts=...)`)"
+        )
+    return np.asarray(graph.payloads[value])
+
+
+def _argument(number: int, arg: Any, wanted: TensorType) -> Array:
+    if isinstance(arg, bool | int | float) and not wanted.shape:
+        return Scalar.of(arg, wanted.dtype).array
+    array = np.asarray(arg)
+    if _type_of(array) != wanted:
+        raise ShapeError(
+            f"evaluate: argument {number} is {_type_of(array)}, takes {wanted}"
+        )
+    return array
