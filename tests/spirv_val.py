@@ -42,7 +42,7 @@ def _context(environment: str) -> ctypes.c_void_p:
     return ctypes.c_void_p(_library().spvContextCreate(number))
 
 
-def fault(words: bytes, environment: str = "vulkan1.3") -> str | None:
+def fault(words: bytes, environment: str = "vulkan1.2") -> str | None:
     """What spirv-val finds wrong with a module, or None."""
     binary = _Binary(ctypes.cast(words, ctypes.c_void_p), len(words) // 4)
     options = ctypes.c_void_p(_library().spvValidatorOptionsCreate())
