@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from poot.lowering.program import Kernel
+from poot.lowering.spirv.builder import KernelBuilder
+from tests.spirv_val import fault
 
 # JAX is the second opinion, on the CPU and in one thread pool of its own.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -67,3 +72,23 @@ def _no_validation_message(request: pytest.FixtureRequest) -> Iterator[None]:
     if log and log.exists() and log.stat().st_size > before:
         message = log.read_bytes()[before:].decode()
         pytest.fail(f"Vulkan's validation layers say:\n{message}", pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _spirv_val_sees_every_module() -> Iterator[None]:
+    """Fail where a kernel is finished whose module spirv-val refuses."""
+    finish = KernelBuilder.finish
+    seen: set[str] = set()
+
+    @functools.wraps(finish)
+    def checked(self: KernelBuilder, schedule: str = "") -> Kernel:
+        kernel = finish(self, schedule)
+        if kernel.digest not in seen:
+            seen.add(kernel.digest)
+            found = fault(kernel.words)
+            assert found is None, f"spirv-val on kernel {kernel.name}: {found}"
+        return kernel
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KernelBuilder, "finish", checked)
+        yield
