@@ -209,7 +209,7 @@ class ResultSpec:
 
     type: TensorType
     # Number of the input whose buffer the result is (donated state, or an argument
-    # returned unchanged); None where the result has a buffer of its own.
+    # returned as it is or reshaped); None where the result has a buffer of its own.
     input_index: int | None = None
     # Number of the constant whose buffer the result is.
     const_index: int | None = None
@@ -220,7 +220,10 @@ class Program:
     """A tree of launches and copies with the buffers that they name."""
 
     body: tuple[Node, ...]
+    # What a call takes: the graph's inputs but for the constants. Input numbers, here
+    # and in the ranges of the body, count these.
     inputs: tuple[TensorType, ...]
+    # The graph's results, then one for each export.
     results: tuple[ResultSpec, ...]
     # Inputs that are donated: their buffers are updated in place or given back.
     donated: frozenset[int] = frozenset()
@@ -228,6 +231,7 @@ class Program:
     slots: tuple[SlotSpec, ...] = ()
     witnesses: tuple[WitnessSpec, ...] = ()
     arena_bytes: int = 0
+    # The number of the result that holds each exported value.
     exports: dict[str, int] = field(default_factory=dict)
 
     @property

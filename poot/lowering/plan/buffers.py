@@ -1,0 +1,163 @@
+"""Lifetimes of scratch buffers, and their offsets in the one arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from poot.lowering.program import BufferRange, Copy, Dispatch, Node, Space
+
+# Above this many buffers only the orders of placing that need no search are tried.
+_SEARCH_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The nodes from the first to the last that touches a scratch buffer."""
+
+    buffer: int
+    size: int
+    first: int
+    last: int
+
+
+def _touched(node: Node) -> Iterable[BufferRange]:
+    assert isinstance(node, Dispatch | Copy)
+    yield from node.reads
+    yield from node.writes
+    if isinstance(node, Dispatch):
+        yield from node.operands
+
+
+def lifetimes(nodes: Sequence[Node], sizes: Sequence[int]) -> list[Lifetime]:
+    """The lifetime of each scratch buffer that some node touches."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for number, node in enumerate(nodes):
+        for where in _touched(node):
+            if where.space is Space.ARENA:
+                first.setdefault(where.index, number)
+                last[where.index] = number
+    return [Lifetime(b, sizes[b], first[b], last[b]) for b in sorted(first)]
+
+
+def largest_live(spans: Sequence[Lifetime]) -> int:
+    """The most bytes that are live at one node: no arena can be smaller."""
+    changes: dict[int, int] = {}
+    for span in spans:
+        changes[span.first] = changes.get(span.first, 0) + span.size
+        changes[span.last + 1] = changes.get(span.last + 1, 0) - span.size
+    live = peak = 0
+    for node in sorted(changes):
+        live += changes[node]
+        peak = max(peak, live)
+    return peak
+
+
+def place(spans: Sequence[Lifetime]) -> tuple[dict[int, int], int]:
+    """An offset for each buffer such that live ones never overlap; the arena's size.
+
+    Several orders are tried, up to the first that is as small as can be.
+    """
+    lowest = largest_live(spans)
+    orders = [
+        sorted(spans, key=lambda s: (s.first, -s.size, s.buffer)),
+        sorted(spans, key=lambda s: (-s.size, s.first, s.buffer)),
+        sorted(spans, key=lambda s: (s.first - s.last, -s.size, s.buffer)),
+        sorted(spans, key=lambda s: (-s.size * (s.last - s.first + 1), s.buffer)),
+    ]
+    best: tuple[dict[int, int], int] | None = None
+    for order in orders[: 1 if len(spans) > _SEARCH_LIMIT else None]:
+        found = _place_in_order(order)
+        if best is None or found[1] < best[1]:
+            best = found
+        if best[1] == lowest:
+            break
+    assert best is not None
+    return best
+
+
+class _Placed:
+    """Buffers that have an offset, in groups by time so that few are looked at."""
+
+    def __init__(self, spans: Sequence[Lifetime]) -> None:
+        nodes = max((span.last for span in spans), default=0) + 1
+        self._width = max(1, nodes // 64)
+        self._groups: dict[int, list[tuple[int, int, Lifetime]]] = {}
+
+    def _reach(self, span: Lifetime) -> range:
+        return range(span.first // self._width, span.last // self._width + 1)
+
+    def live_with(self, span: Lifetime) -> list[tuple[int, int]]:
+        """(offset, end) of the placed buffers that live when `span` does, sorted."""
+        found = {
+            (offset, end)
+            for group in self._reach(span)
+            for offset, end, other in self._groups.get(group, ())
+            if other.first <= span.last and span.first <= other.last
+        }
+        return sorted(found)
+
+    def add(self, offset: int, span: Lifetime) -> None:
+        for group in self._reach(span):
+            entry = (offset, offset + span.size, span)
+            self._groups.setdefault(group, []).append(entry)
+
+
+def _place_in_order(order: Sequence[Lifetime]) -> tuple[dict[int, int], int]:
+    """Give each buffer in turn the tightest gap that is free all its life."""
+    placed = _Placed(order)
+    offsets: dict[int, int] = {}
+    size = 0
+    for span in order:
+        offset = _tightest_gap(placed.live_with(span), span.size, size)
+        placed.add(offset, span)
+        offsets[span.buffer] = offset
+        size = max(size, offset + span.size)
+    return offsets, size
+
+
+def _tightest_gap(taken: Sequence[tuple[int, int]], size: int, arena: int) -> int:
+    """The offset of the smallest free gap of `size` bytes; else past all that is taken.
+
+    The room between the last taken byte and the end of the arena is a gap too.
+    """
+    best, best_room = -1, 0
+    end = 0
+    for start, stop in [*taken, (arena, arena)]:
+        room = start - end
+        if room >= size and (best < 0 or room < best_room):
+            best, best_room = end, room
+        end = max(end, stop)
+    if best >= 0:
+        return best
+    return max((stop for _, stop in taken), default=0)
+
+
+def relocate(nodes: Sequence[Node], offsets: dict[int, int]) -> tuple[Node, ...]:
+    """The nodes with scratch buffers as ranges of the arena."""
+
+    def moved(where: BufferRange) -> BufferRange:
+        if where.space is not Space.ARENA:
+            return where
+        start = offsets[where.index] + where.offset
+        return BufferRange(Space.ARENA, 0, start, where.size)
+
+    def all_moved(ranges: Sequence[BufferRange]) -> tuple[BufferRange, ...]:
+        return tuple(moved(where) for where in ranges)
+
+    result: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Copy):
+            result.append(Copy(moved(node.source), moved(node.target), node.label))
+        else:
+            assert isinstance(node, Dispatch)
+            result.append(
+                replace(
+                    node,
+                    operands=all_moved(node.operands),
+                    reads=all_moved(node.reads),
+                    writes=all_moved(node.writes),
+                )
+            )
+    return tuple(result)

@@ -1,0 +1,241 @@
+"""PlanContext: what a lower rule sees of the plan, and how it adds to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.errors import LimitError
+from poot.core.graph import Graph
+from poot.core.ops.composite import Fused
+from poot.core.ops.shape import Broadcast
+from poot.core.types import TensorType
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.plan.layout import Layout, View, padded
+from poot.lowering.plan.rules import lower
+from poot.lowering.program import (
+    TABLE_SPACES,
+    BufferRange,
+    Copy,
+    Dispatch,
+    Kernel,
+    Node,
+    Space,
+)
+
+
+def fold_grid(groups: int, limits: Sequence[int]) -> tuple[int, int, int]:
+    """Cover `groups` workgroups by an x*y*z grid within `limits`, with little excess.
+
+    Workgroup (x, y, z) is number x + gx * (y + gy * z); the kernel drops the excess.
+    """
+    x, y, z = limits[0], limits[1], limits[2]
+    if not 1 <= groups <= x * y * z:
+        raise LimitError(
+            f"{groups} workgroups do not fit the grid limit {x}x{y}x{z} = {x * y * z}; "
+            "split the tensor"
+        )
+    depth = math.ceil(groups / (x * y))
+    rows = math.ceil(groups / (x * depth))
+    return math.ceil(groups / (rows * depth)), rows, depth
+
+
+class PlanContext:
+    """One plan in the making: the places of values and the launches so far."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        info: DeviceInfo,
+        generic: bool = False,
+        homes: dict[ValueId, BufferRange] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.info = info
+        # Whether kernels take sizes from metadata, so that one serves all shapes.
+        self.generic = generic
+        self.nodes: list[Node] = []
+        # Sizes of the scratch buffers; planning places them in the arena at the end.
+        self.arena: list[int] = []
+        self.label = ""
+        self._homes = dict(homes or {})
+        self._places: dict[ValueId, View] = {}
+        self._dense: dict[ValueId, View] = {}
+        # Values that stand for views of rules which plan a region of their own.
+        self._extra: list[TensorType] = []
+
+    # --- places -------------------------------------------------------------
+
+    def type(self, operand: Operand) -> TensorType:
+        if isinstance(operand, Scalar) or operand < len(self.graph.values):
+            return self.graph.type(operand)
+        return self._extra[operand - len(self.graph.values)]
+
+    def view(self, operand: Operand) -> View | Scalar:
+        """Where an operand stands, strided maybe; a literal is its Scalar."""
+        return operand if isinstance(operand, Scalar) else self._places[operand]
+
+    def dense(self, operand: Operand) -> View:
+        """The operand row-major from the start of a buffer, copied there if need be."""
+        view = self.view(operand)
+        if isinstance(view, View) and view.is_dense:
+            return view
+        if not isinstance(operand, Scalar) and operand in self._dense:
+            return self._dense[operand]
+        copy = self.scratch(self.type(operand))
+        self.copy(view, copy)
+        if not isinstance(operand, Scalar):
+            self._dense[operand] = copy
+        return copy
+
+    def output(self, value: ValueId) -> View:
+        """The dense place that a result of the equation is to be written to."""
+        place = self._places.get(value)
+        if place is None:
+            home = self._homes.get(value)
+            if home is None:
+                place = self.scratch(self.type(value))
+            else:
+                type = self.type(value)
+                place = View(home, Layout.dense(type.shape), type.dtype)
+            self._places[value] = place
+        return place
+
+    def place(self, value: ValueId, view: View) -> None:
+        """Record that a value stands in `view` already."""
+        self._places[value] = view
+
+    def is_placed(self, value: ValueId) -> bool:
+        return value in self._places
+
+    def has_home(self, value: ValueId) -> bool:
+        """Whether the value has to be written to a place that was set beforehand."""
+        return value in self._homes
+
+    def scratch(self, type: TensorType) -> View:
+        """A dense buffer of the arena, live from its first to its last use."""
+        self.require_size(type)
+        self.arena.append(padded(type.size_bytes))
+        where = BufferRange(Space.ARENA, len(self.arena) - 1, 0, type.size_bytes)
+        return View(where, Layout.dense(type.shape), type.dtype)
+
+    def require_size(self, type: TensorType) -> None:
+        """Raise LimitError if the device has no buffers of that size."""
+        limit = min(self.info.max_allocation_bytes, self.info.max_buffer_bytes)
+        if padded(type.size_bytes) > limit:
+            raise LimitError(
+                f"{type} needs a buffer of {padded(type.size_bytes)} B; "
+                f"{self.info.name} allocates at most {limit} B. Split the tensor"
+            )
+
+    # --- launches -----------------------------------------------------------
+
+    def indirect(self, view: View) -> bool:
+        """Whether a kernel gets the address of `view` through the address table."""
+        return view.range.space in TABLE_SPACES
+
+    def emit(
+        self,
+        kernel: Kernel,
+        operands: Sequence[View | BufferRange],
+        groups: int,
+        *,
+        metadata: Sequence[int] = (),
+        label: str = "",
+        flops: int = 0,
+        reads: Sequence[BufferRange] | None = None,
+        writes: Sequence[BufferRange] | None = None,
+    ) -> None:
+        """Launch `kernel` over `groups` workgroups.
+
+        Without `reads` and `writes` an operand counts as touched from its first to its
+        last element, out to whole 16 bytes.
+        """
+        ranges = tuple(o.range if isinstance(o, View) else o for o in operands)
+        self._check_launch(kernel, ranges)
+        touched = [o.touched if isinstance(o, View) else _whole(o) for o in operands]
+        access = [operand.access for operand in kernel.operands]
+        if reads is None:
+            reads = [t for t, a in zip(touched, access, strict=True) if a.reads]
+        if writes is None:
+            writes = [t for t, a in zip(touched, access, strict=True) if a.writes]
+        self.nodes.append(
+            Dispatch(
+                kernel,
+                ranges,
+                fold_grid(groups, self.info.max_workgroup_count),
+                tuple(metadata),
+                tuple(dict.fromkeys(reads)),
+                tuple(dict.fromkeys(writes)),
+                label or self.label,
+                flops,
+            )
+        )
+
+    def _check_launch(self, kernel: Kernel, ranges: Sequence[BufferRange]) -> None:
+        assert len(kernel.operands) == len(ranges), kernel.name
+        for operand, where in zip(kernel.operands, ranges, strict=True):
+            assert operand.indirect == (where.space in TABLE_SPACES), (
+                f"{kernel.name}: operand {operand.name} in {where}"
+            )
+        needs = (
+            ("push constants", kernel.push_bytes, self.info.max_push_bytes, "B"),
+            ("shared memory", kernel.shared_bytes, self.info.max_shared_bytes, "B"),
+            (
+                "a workgroup",
+                math.prod(kernel.workgroup),
+                self.info.max_workgroup_invocations,
+                "invocations",
+            ),
+            ("loops", kernel.loop_trips, self.info.max_loop_trips, "trips"),
+        )
+        for what, need, limit, unit in needs:
+            if limit is not None and need > limit:
+                raise LimitError(
+                    f"kernel {kernel.name} needs {what} of {need} {unit}; "
+                    f"{self.info.name} takes {limit}"
+                )
+
+    def copy(self, source: View | Scalar, target: View, label: str = "") -> None:
+        """Write the elements of `source` to the dense `target`."""
+        if isinstance(source, View) and source.layout.is_contiguous:
+            size = source.layout.size * source.dtype.itemsize
+            start = source.range.offset + source.layout.offset * source.dtype.itemsize
+            where = BufferRange(source.range.space, source.range.index, start, size)
+            into = BufferRange(
+                target.range.space, target.range.index, target.range.offset, size
+            )
+            self.nodes.append(Copy(where, into, label or self.label))
+            return
+        builder = Builder()
+        if isinstance(source, Scalar):
+            builder.result(*builder.emit(Broadcast(target.shape), (source,)))
+            self.run(builder.finish(), [], [target])
+        else:
+            builder.result(builder.input(source.type))
+            self.run(builder.finish(), [source], [target])
+
+    def run(
+        self, body: Graph, operands: Sequence[View | Scalar], outs: Sequence[View]
+    ) -> None:
+        """Plan the pointwise region `body` from `operands` to `outs`, here and now."""
+        inputs = tuple(
+            o if isinstance(o, Scalar) else self._stand_in(o) for o in operands
+        )
+        eqn = Eqn(Fused(body), inputs, tuple(self._stand_in(out) for out in outs))
+        lower[eqn.op.key](self, eqn)
+
+    def _stand_in(self, view: View) -> ValueId:
+        """A value id, beyond those of the graph, that means `view`."""
+        value = ValueId(len(self.graph.values) + len(self._extra))
+        self._extra.append(view.type)
+        self._places[value] = view
+        return value
+
+
+def _whole(where: BufferRange) -> BufferRange:
+    """The bytes that may be touched of a range handed over as such."""
+    return BufferRange(where.space, where.index, where.offset, padded(where.size))

@@ -1,0 +1,177 @@
+"""The frame of a program: where inputs stand and where outputs have to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poot.core.equation import Export, Result, StateNext, ValueId, Witness
+from poot.core.graph import Graph
+from poot.core.ops.shape import Reshape
+from poot.core.types import Storage
+from poot.lowering.plan.layout import ALIGNMENT, padded
+from poot.lowering.plan.state import can_overwrite
+from poot.lowering.program import (
+    BufferRange,
+    ResultSpec,
+    SlotSpec,
+    Space,
+    WitnessSpec,
+)
+
+
+@dataclass(slots=True)
+class Frame:
+    """Where inputs stand, where outputs go, and the copies that takes."""
+
+    inputs: dict[ValueId, BufferRange] = field(default_factory=dict)
+    # Computed values that are written straight to where an output wants them.
+    homes: dict[ValueId, BufferRange] = field(default_factory=dict)
+    # Copies to make before the first equation, and after the last one.
+    early: list[tuple[ValueId, BufferRange]] = field(default_factory=list)
+    late: list[tuple[ValueId, BufferRange]] = field(default_factory=list)
+    # State inputs whose old content is to go to another state buffer in the end.
+    moved: list[tuple[ValueId, BufferRange]] = field(default_factory=list)
+    results: list[ResultSpec] = field(default_factory=list)
+    slots: list[SlotSpec] = field(default_factory=list)
+    witnesses: list[WitnessSpec] = field(default_factory=list)
+    exports: dict[str, int] = field(default_factory=dict)
+    donated: frozenset[int] = frozenset()
+
+
+def make_frame(graph: Graph) -> Frame:
+    """Decide where all inputs and outputs of a graph stand."""
+    return _FrameMaker(graph).make()
+
+
+_SPACES = {
+    Storage.DEVICE: Space.ARGUMENT,
+    Storage.STATE: Space.STATE,
+    Storage.CONST: Space.CONST,
+}
+
+
+class _FrameMaker:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.frame = Frame()
+        self.definitions = graph.definitions()
+        self.uses = graph.uses()
+        self.numbers = {value: i for i, value in enumerate(graph.arguments)}
+        self.const_numbers = {value: i for i, value in enumerate(graph.consts)}
+        # State inputs by the value that overwrites them, as far as it is a result too.
+        self.next_of: dict[ValueId, ValueId] = {}
+        self.kept: set[ValueId] = set()
+        self.passed: set[ValueId] = set()
+
+    def make(self) -> Frame:
+        frame, graph = self.frame, self.graph
+        self._place_inputs()
+        for pair in graph.state:
+            self._take_state(pair)
+        for output in graph.outputs:
+            if isinstance(output, Result):
+                self._take_result(output.value)
+        for output in graph.outputs:
+            if isinstance(output, Export):
+                frame.exports[output.name] = len(frame.results)
+                self._take_result(output.value)
+            elif isinstance(output, Witness):
+                self._take_witness(output)
+        frame.donated = frozenset(
+            number
+            for value, number in self.numbers.items()
+            if graph.values[value].storage is Storage.STATE
+        )
+        return frame
+
+    def _place_inputs(self) -> None:
+        slot_end = 0
+        for value in self.graph.inputs:
+            meta = self.graph.values[value]
+            size = meta.type.size_bytes
+            if meta.storage is Storage.SLOT:
+                where = BufferRange(Space.SLOT, 0, slot_end, size)
+                number = self.numbers[value]
+                self.frame.slots.append(SlotSpec(number, meta.type, slot_end))
+                slot_end += padded(size)
+            else:
+                numbers = (
+                    self.const_numbers
+                    if meta.storage is Storage.CONST
+                    else self.numbers
+                )
+                where = BufferRange(_SPACES[meta.storage], numbers[value], 0, size)
+            self.frame.inputs[value] = where
+
+    def _base(self, value: ValueId) -> ValueId:
+        """The value whose bytes, in order, are those of `value`: reshapes undone."""
+        while value in self.definitions:
+            eqn = self.graph.eqns[self.definitions[value]]
+            operand = eqn.inputs[0] if isinstance(eqn.op, Reshape) else None
+            if not isinstance(operand, int):
+                break
+            value = operand
+        return value
+
+    def _take_state(self, pair: StateNext) -> None:
+        frame, base = self.frame, self._base(pair.value)
+        target = frame.inputs[pair.input]
+        if base == pair.input:
+            self.kept.add(base)
+            self.next_of.setdefault(base, pair.input)
+            return
+        if base in frame.inputs:
+            is_state = self.graph.values[base].storage is Storage.STATE
+            (frame.moved if is_state else frame.late).append((base, target))
+            return
+        self.next_of.setdefault(base, pair.input)
+        maker = self.definitions[base]
+        if base not in frame.homes and can_overwrite(
+            self.graph, self.uses, pair.input, maker
+        ):
+            frame.homes[base] = target
+        else:
+            frame.late.append((base, target))
+
+    def _take_result(self, value: ValueId) -> None:
+        """Add a result; the first of a state's next value is the state's buffer."""
+        frame, base = self.frame, self._base(value)
+        type = self.graph.type(value)
+        number = len(frame.results)
+        target = BufferRange(Space.RESULT, number, 0, type.size_bytes)
+        if base in self.next_of and base not in self.passed:
+            self.passed.add(base)
+            state = self.numbers[self.next_of[base]]
+            frame.results.append(ResultSpec(type, input_index=state))
+            return
+        if base not in frame.inputs:
+            frame.results.append(ResultSpec(type))
+            self._write(base, target)
+            return
+        storage = self.graph.values[base].storage
+        if storage is Storage.DEVICE:
+            frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
+        elif storage is Storage.CONST:
+            frame.results.append(ResultSpec(type, const_index=self.const_numbers[base]))
+        else:
+            frame.results.append(ResultSpec(type))
+            frame.early.append((base, target))
+
+    def _take_witness(self, output: Witness) -> None:
+        frame, base = self.frame, self._base(output.value)
+        # A word each 16 bytes, so that no write of one reaches into the next.
+        offset = ALIGNMENT * len(frame.witnesses)
+        source = str(output.source)
+        frame.witnesses.append(WitnessSpec(offset, output.message, source))
+        target = BufferRange(Space.WITNESS, 0, offset, 4)
+        if base in frame.inputs:
+            frame.early.append((base, target))
+        else:
+            self._write(base, target)
+
+    def _write(self, base: ValueId, target: BufferRange) -> None:
+        """Have a computed value written to `target`, directly or by a copy."""
+        if base in self.frame.homes:
+            self.frame.late.append((base, target))
+        else:
+            self.frame.homes[base] = target

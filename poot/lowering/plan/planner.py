@@ -1,0 +1,141 @@
+"""Walks a graph's equations and makes the Program."""
+
+from __future__ import annotations
+
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn
+from poot.core.errors import CapabilityError, LimitError, LoweringError
+from poot.core.graph import Graph
+from poot.core.ops.composite import Fused, FusedRow
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.plan.buffers import lifetimes, place, relocate
+from poot.lowering.plan.context import PlanContext
+from poot.lowering.plan.frame import Frame, make_frame
+from poot.lowering.plan.layout import Layout, View, view_layout
+from poot.lowering.plan.rules import lower
+from poot.lowering.program import BufferRange, Program
+
+
+def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
+    """Plan every equation of `graph` on a device.
+
+    With `generic` kernels take sizes from metadata, so that one serves all shapes.
+    """
+    frame = make_frame(graph)
+    ctx = PlanContext(graph, info, generic, frame.homes)
+    _place_inputs(ctx, frame)
+    moved = _copy_inputs(ctx, frame)
+    for index, eqn in enumerate(graph.eqns):
+        _plan_equation(ctx, index, eqn)
+    ctx.label = "outputs"
+    for value, target in frame.late:
+        _deposit(ctx, ctx.output(value), target)
+    for view, target in moved:
+        _deposit(ctx, view, target)
+    return _finish(ctx, frame)
+
+
+def _place_inputs(ctx: PlanContext, frame: Frame) -> None:
+    for value, where in frame.inputs.items():
+        type = ctx.type(value)
+        ctx.require_size(type)
+        ctx.place(value, View(where, Layout.dense(type.shape), type.dtype))
+
+
+def _copy_inputs(ctx: PlanContext, frame: Frame) -> list[tuple[View, BufferRange]]:
+    """Save what is to be returned of the inputs before state is overwritten."""
+    ctx.label = "inputs"
+    for value, target in frame.early:
+        _deposit(ctx, ctx.output(value), target)
+    moved = []
+    for value, target in frame.moved:
+        saved = ctx.scratch(ctx.type(value))
+        _deposit(ctx, ctx.output(value), saved.range)
+        moved.append((saved, target))
+    return moved
+
+
+def _deposit(ctx: PlanContext, source: View, target: BufferRange) -> None:
+    if source.size:
+        ctx.copy(source, View(target, Layout.dense(source.shape), source.dtype))
+
+
+def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
+    ctx.label = f"{eqn.op.name} at {ctx.graph.source(index)}"
+    if all(ctx.type(out).size == 0 for out in eqn.outs):
+        for out in eqn.outs:
+            ctx.output(out)
+        return
+    if _as_view(ctx, eqn):
+        return
+    try:
+        _require_types(ctx, eqn)
+        lower[eqn.op.key](ctx, eqn)
+    except LoweringError as error:
+        raise type(error)(f"{_where(ctx.graph, index)}: {error}") from error
+
+
+def _as_view(ctx: PlanContext, eqn: Eqn) -> bool:
+    """Let the result of a view op stand in its operand's buffer, if it may."""
+    if len(eqn.inputs) != 1 or ctx.has_home(eqn.outs[0]):
+        return False
+    source = ctx.view(eqn.inputs[0])
+    if isinstance(source, Scalar):
+        return False
+    layout = view_layout(eqn.op, source.layout)
+    if layout is None:
+        return False
+    ctx.place(eqn.out, source.with_layout(layout))
+    return True
+
+
+def _where(graph: Graph, index: int) -> str:
+    eqn = graph.eqns[index]
+    operands = ", ".join(str(graph.type(o)) for o in eqn.inputs)
+    results = ", ".join(str(graph.type(o)) for o in eqn.outs)
+    op = eqn.op.name if isinstance(eqn.op, Fused | FusedRow) else eqn.op
+    return (
+        f"equation {index} (`{op}` of ({operands}) to {results}) made at "
+        f"{graph.source(index)}"
+    )
+
+
+def _require_types(ctx: PlanContext, eqn: Eqn) -> None:
+    """Raise CapabilityError where the device cannot calculate with a dtype."""
+    graph = ctx.graph
+    eqns: tuple[Eqn, ...] = (eqn,)
+    if isinstance(eqn.op, Fused | FusedRow):
+        graph, eqns = eqn.op.body, eqn.op.body.eqns
+    for inner in eqns:
+        for value in (*inner.inputs, *inner.outs):
+            dtype = graph.type(value).dtype
+            has = ctx.info.float64 if dtype.is_float else ctx.info.int64
+            if dtype.itemsize == 8 and not has:
+                feature = "float64" if dtype.is_float else "int64"
+                raise CapabilityError(
+                    f"{inner.op} on {dtype} needs the feature {feature}, which "
+                    f"{ctx.info.name} lacks. Use a 32-bit dtype"
+                )
+
+
+def _finish(ctx: PlanContext, frame: Frame) -> Program:
+    spans = lifetimes(ctx.nodes, ctx.arena)
+    offsets, size = place(spans)
+    limit = min(ctx.info.max_allocation_bytes, ctx.info.max_buffer_bytes)
+    if size > limit:
+        raise LimitError(
+            f"the graph's intermediate values need {size} B of scratch memory at "
+            f"once; {ctx.info.name} allocates at most {limit} B. Split the computation"
+        )
+    graph = ctx.graph
+    return Program(
+        body=relocate(ctx.nodes, offsets),
+        inputs=tuple(graph.type(v) for v in graph.arguments),
+        results=tuple(frame.results),
+        donated=frame.donated,
+        consts=tuple(graph.type(v) for v in graph.consts),
+        slots=tuple(frame.slots),
+        witnesses=tuple(frame.witnesses),
+        arena_bytes=size,
+        exports=dict(frame.exports),
+    )

@@ -1,0 +1,67 @@
+"""Whether donated state may be overwritten where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, ValueId
+from poot.core.graph import Graph
+from poot.core.op import Op
+from poot.core.ops.composite import Fused
+from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
+from poot.core.ops.shape import Broadcast, Reshape, Slice, Transpose
+
+ELEMENTWISE: tuple[type[Op], ...] = (Unary, Binary, Compare, Select, Cast, Clamp)
+VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
+
+
+def can_overwrite(
+    graph: Graph, uses: Mapping[ValueId, Sequence[int]], state: ValueId, maker: int
+) -> bool:
+    """Whether equation `maker` may write its result over the state input `state`.
+
+    Nobody may read the old state later, and the equation itself only the element that
+    it overwrites.
+    """
+    aliases = [state]
+    for alias in aliases:
+        for user in uses.get(alias, ()):
+            if user > maker:
+                return False
+            eqn = graph.eqns[user]
+            if user == maker and (alias != state or not _same_index(eqn, state, graph)):
+                return False
+            if isinstance(eqn.op, VIEWS):
+                aliases.append(eqn.out)
+    return True
+
+
+def _same_index(eqn: Eqn, state: ValueId, graph: Graph) -> bool:
+    """Whether result element i of `eqn` depends on no element of `state` but i."""
+    shape = graph.type(state).shape
+    if any(graph.type(out).shape != shape for out in eqn.outs):
+        return False
+    if isinstance(eqn.op, Fused):
+        body = eqn.op.body
+        read = [
+            param
+            for param, operand in zip(body.inputs, eqn.inputs, strict=True)
+            if operand == state
+        ]
+        return _elementwise_in(body, read, shape)
+    return isinstance(eqn.op, ELEMENTWISE)
+
+
+def _elementwise_in(
+    body: Graph, read: Sequence[ValueId], shape: tuple[int, ...]
+) -> bool:
+    """Whether only elementwise equations of one shape depend on the values `read`."""
+    dependent = set(read)
+    for eqn in body.eqns:
+        if not any(not isinstance(o, Scalar) and o in dependent for o in eqn.inputs):
+            continue
+        if not isinstance(eqn.op, ELEMENTWISE) or body.type(eqn.out).shape != shape:
+            return False
+        dependent.add(eqn.out)
+    return True
