@@ -93,9 +93,9 @@ class KernelBuilder(Workgroup):
             )
         self._finished = True
         most = self.info.max_loop_trips
-        if most is not None and self._trips > most:
+        if most is not None and self.loop_trips > most:
             raise LimitError(
-                f"kernel {self.name}: an invocation may run {self._trips} loop "
+                f"kernel {self.name}: an invocation may run {self.loop_trips} loop "
                 f"iterations; {self.info.name} ends it after {most}. Split the work"
             )
         wide = self._load_addresses()
@@ -106,7 +106,7 @@ class KernelBuilder(Workgroup):
             operands=tuple(pointer.operand for pointer in self._operands),
             uses_metadata=self._metadata is not None,
             wide=wide,
-            loop_trips=self._trips,
+            loop_trips=self.loop_trips,
             shared_bytes=self._shared_bytes,
             schedule=schedule,
         )

@@ -20,8 +20,17 @@ class Control(Arithmetic):
     ) -> None:
         super().__init__(name, info, workgroup)
         self._loops: list[Loop] = []
-        # Worst-case iterations of the loops closed so far in the current block.
-        self._trips = 0
+        # Worst-case rounds of the loops closed so far in the current block; the round
+        # in which a loop ends counts too (measured on lavapipe).
+        self._rounds = 0
+
+    @property
+    def loop_trips(self) -> int:
+        """Worst-case iterations of the loops closed so far, as devices count them.
+
+        A loop of n costs n, and one more round that finds its end unless it is last.
+        """
+        return max(self._rounds - 1, 0)
 
     def when(self, condition: Condition) -> When:
         """A block that runs where the condition holds.
@@ -159,7 +168,7 @@ class Loop:
         "_label",
         "_last",
         "_next",
-        "_outer_trips",
+        "_outer_rounds",
         "_start",
         "_step",
         "index",
@@ -185,7 +194,7 @@ class Loop:
         self.trips = self._count(max_trips)
         hints = {None: 0, True: LoopControl.Unroll, False: LoopControl.DontUnroll}
         self._control = hints[unroll]
-        self._outer_trips = 0
+        self._outer_rounds = 0
 
     def _count(self, declared: int | None) -> int:
         """Worst-case iterations."""
@@ -231,7 +240,7 @@ class Loop:
         k._start_block(body)
         k._assume(((index_id, self._bound.id, self._reach()),))
         k._loops.append(self)
-        self._outer_trips, k._trips = k._trips, 0
+        self._outer_rounds, k._rounds = k._rounds, 0
         return self.index
 
     def _reach(self) -> int | None:
@@ -259,4 +268,4 @@ class Loop:
         k._run(Op.IAdd, u32, self._next, self.index.id, self._step.id)
         k._run(Op.Branch, self._head)
         k._start_block(self.merge)
-        k._trips = self._outer_trips + self.trips * (1 + k._trips)
+        k._rounds = self._outer_rounds + self.trips * (1 + k._rounds) + 1

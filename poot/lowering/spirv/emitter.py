@@ -45,6 +45,8 @@ class Emitter:
         self.info = info
         self.workgroup = workgroup
         _check_workgroup(name, info, workgroup)
+        # The builder as its Values see it: with all its instructions.
+        self._self = cast("Arithmetic", self)
         self._module = SpirvModule(name, info)
         self._types = self._module.types
         self._code = self._module.body
@@ -55,14 +57,12 @@ class Emitter:
         self._entry_known = self._known.copy()
         self._scopes = [_Scope(0)]
         self._constants: dict[tuple[Type, int], Value] = {}
+        # The same by the Python number; not of zeros, since -0.0 == 0.0.
+        self._numbers: dict[tuple[Type, float], Value] = {}
         self._limits: dict[int, int] = {}
         # Facts that a condition implies where it is true, and where it is false.
         self._implied: dict[int, tuple[tuple[Fact, ...], tuple[Fact, ...]]] = {}
         self._less: set[tuple[int, int]] = set()
-
-    @property
-    def _self(self) -> Arithmetic:
-        return cast("Arithmetic", self)
 
     # --- instructions -------------------------------------------------------
 
@@ -132,6 +132,14 @@ class Emitter:
 
     def const(self, ty: Type, number: float) -> Value:
         """The constant nearest to `number`; of a vector type, in every component."""
+        found = self._numbers.get((ty, number)) if number else None
+        if found is None:
+            found = self._make_constant(ty, number)
+            if number:
+                self._numbers[ty, number] = found
+        return found
+
+    def _make_constant(self, ty: Type, number: float) -> Value:
         scalar = ty.scalar
         value = self.bits(scalar, self._bits_of(scalar, number))
         if ty is scalar:

@@ -48,9 +48,9 @@ class Logic(Emitter):
                     f"{self.name}: {name}({a}, {b}): at least one operand must be a "
                     "Value; make a constant with k.const"
                 )
-            a = self.const(b.ty, a)
-        elif not isinstance(b, Value):
-            b = self.const(a.ty, b)
+            return self.const(b.ty, a), b
+        if not isinstance(b, Value):
+            return a, self.const(a.ty, b)
         if a.ty is not b.ty:
             raise SpirvError(
                 f"{self.name}: {name} of {a.ty} and {b.ty}: both operands must have "
