@@ -22,7 +22,7 @@ from poot.core.equation import (
     ValueId,
     Witness,
 )
-from poot.core.errors import ParseError
+from poot.core.errors import DTypeError, ParseError, ShapeError
 from poot.core.op import OPS, Op
 from poot.core.types import (
     ANONYMOUS,
@@ -37,16 +37,17 @@ from poot.core.types import (
 )
 
 _TOKEN = re.compile(
-    r"""\s*(?:
+    r"""
       (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<value>%\d+)
     | (?P<scalar>-?(?:0x[0-9a-f]+|inf|nan|\d+(?:\.\d+)?(?:e[+-]?\d+)?):[a-z]\w*)
     | (?P<number>-?\d+)
     | (?P<word>[A-Za-z_]\w*)
     | (?P<mark>[{}()\[\]=,:])
-    )""",
+    """,
     re.VERBOSE,
 )
+_SPACE = re.compile(r"\s*")
 _INPUTS = {s.value: s for s in Storage if s is not Storage.COMPUTED}
 
 
@@ -55,27 +56,35 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.position = 0
+        # Where the current token starts and ends.
+        self.start = self.position = 0
         self.kind, self.token = "", ""
         self.advance()
 
     def advance(self) -> str:
         """Move on; the token left behind."""
         left = self.token
-        if not self.text[self.position :].strip():
+        space = _SPACE.match(self.text, self.position)
+        self.start = space.end() if space else self.position
+        if self.start == len(self.text):
             self.kind, self.token = "end", ""
             return left
-        match = _TOKEN.match(self.text, self.position)
+        match = _TOKEN.match(self.text, self.start)
         if match is None or match.lastgroup is None:
+            self.kind, self.token = "unreadable", self.text[self.start :].split()[0]
             self.fail("a token")
         self.position = match.end()
         self.kind, self.token = match.lastgroup, match.group(match.lastgroup)
         return left
 
+    def error(self, message: object, at: int) -> ParseError:
+        """An error at the line of a position in the text."""
+        line = self.text.count("\n", 0, at) + 1
+        return ParseError(f"line {line}: {message}")
+
     def fail(self, wanted: str) -> typing.NoReturn:
-        line = self.text.count("\n", 0, self.position) + 1
-        given = self.token or self.text[self.position :][:20].strip() or "the end"
-        raise ParseError(f"line {line}: expected {wanted}, found {given!r}")
+        found = self.token or "the end"
+        raise self.error(f"expected {wanted}, found {found!r}", self.start)
 
     def take(self, token: str) -> None:
         if self.token != token or self.kind == "string":
@@ -99,6 +108,13 @@ class _Reader:
     def value(self) -> ValueId:
         return ValueId(int(self.expect("value")[1:]))
 
+    def scalar(self) -> Scalar:
+        start, token = self.start, self.expect("scalar")
+        try:
+            return _scalar(token)
+        except DTypeError as error:
+            raise self.error(error, start) from None
+
     def separated(self, end: str, item: Callable[[], Any]) -> list[Any]:
         """Items between commas up to `end`, which is taken too."""
         items: list[Any] = []
@@ -121,12 +137,15 @@ class _GraphParser:
         self.eqns: list[Eqn] = []
         self.outputs: list[GraphOutput] = []
         self.payloads: dict[ValueId, Any] = {}
+        # Where the input, equation or output that is being read starts.
+        self.statement = 0
 
     def graph(self) -> Any:
         reader = self.reader
         reader.take("graph")
         reader.take("{")
         while not reader.accept("}"):
+            self.statement = reader.start
             if reader.token in _INPUTS:
                 self._input(_INPUTS[reader.advance()])
             elif reader.kind == "value":
@@ -145,14 +164,17 @@ class _GraphParser:
 
     def _define(self, value: ValueId, meta: ValueMeta) -> None:
         if value in self.metas:
-            raise ParseError(f"%{value} is defined twice")
+            raise self.reader.error(f"%{value} is defined twice", self.statement)
         self.metas[value] = meta
 
     def _type(self) -> TensorType:
-        dtype = by_name(self.reader.expect("word"))
+        start, name = self.reader.start, self.reader.expect("word")
         self.reader.take("[")
         sizes = self.reader.separated("]", lambda: int(self.reader.expect("number")))
-        return TensorType(tuple(sizes), dtype)
+        try:
+            return TensorType(tuple(sizes), by_name(name))
+        except (DTypeError, ShapeError) as error:
+            raise self.reader.error(error, start) from None
 
     def _identity(self) -> Identity:
         if self.reader.accept("named"):
@@ -191,22 +213,26 @@ class _GraphParser:
         return value
 
     def _eqn(self) -> None:
-        reader = self.reader
+        reader, start = self.reader, self.statement
         outs = reader.separated("=", self._out)
         name = reader.expect("word")
         if name not in OPS:
-            raise ParseError(f"no op is called {name!r}; known: {', '.join(OPS)}")
+            known = ", ".join(OPS)
+            raise reader.error(f"no op is called {name!r}; known: {known}", start)
         given = {}
         if reader.accept("["):
             given = dict(reader.separated("]", self._parameter))
         reader.take("(")
         operands = reader.separated(")", self._operand)
-        op = _make_op(OPS[name], given)
+        try:
+            op = _make_op(OPS[name], given)
+        except (DTypeError, ParseError) as error:
+            raise reader.error(error, start) from None
         self.eqns.append(Eqn(op, tuple(operands), tuple(outs)))
 
     def _operand(self) -> Operand:
         if self.reader.kind == "scalar":
-            return _scalar(self.reader.advance())
+            return self.reader.scalar()
         return self.reader.value()
 
     def _parameter(self) -> tuple[str, Any]:
@@ -219,7 +245,7 @@ class _GraphParser:
         if reader.kind == "number":
             return int(reader.advance())
         if reader.kind == "scalar":
-            return _scalar(reader.advance())
+            return reader.scalar()
         if reader.kind == "string":
             return reader.string()
         if reader.token == "graph":
@@ -242,7 +268,7 @@ class _GraphParser:
             reader.take("=")
             self.outputs.append(StateNext(reader.value(), value))
         else:
-            raise ParseError(f"{kind!r} starts no line of a graph")
+            raise reader.error(f"{kind!r} starts no line of a graph", self.statement)
 
 
 class _Word(str):

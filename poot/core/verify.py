@@ -123,6 +123,8 @@ def _verify_table(graph: Graph, defined: set[ValueId]) -> None:
 def _verify_outputs(graph: Graph, defined: set[ValueId]) -> None:
     names: set[str] = set()
     for output in graph.outputs:
+        if not isinstance(output, Result | Witness | Export | StateNext):
+            raise OutputError(f"{output!r} is no kind of output")
         _require_known(graph, output.value, "an output")
         if output.value not in defined:
             raise UndefinedValueError(f"output %{output.value} is never defined")
@@ -137,8 +139,6 @@ def _verify_outputs(graph: Graph, defined: set[ValueId]) -> None:
             if output.name in names:
                 raise OutputError(f"two exports are called {output.name!r}")
             names.add(output.name)
-        elif not isinstance(output, Result | StateNext):
-            raise OutputError(f"{output!r} is no kind of output")
 
 
 def _verify_state(graph: Graph) -> None:

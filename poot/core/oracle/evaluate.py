@@ -44,10 +44,11 @@ def evaluate_all(graph: Graph, *args: Any, flush: bool = False) -> Evaluation:
     for witness in graph.witnesses:
         if values[witness.value]:
             raise CheckError(f"{witness.message} ({witness.source})")
+    # Copies, since shape primitives give views of their operands.
     return Evaluation(
-        tuple(values[v] for v in graph.results),
-        {name: values[v] for name, v in graph.exports.items()},
-        tuple(values[pair.value] for pair in graph.state),
+        tuple(np.array(values[v], order="C") for v in graph.results),
+        {name: np.array(values[v], order="C") for name, v in graph.exports.items()},
+        tuple(np.array(values[pair.value], order="C") for pair in graph.state),
     )
 
 

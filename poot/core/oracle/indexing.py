@@ -36,7 +36,7 @@ def _gather(op: Gather, _: Arithmetic, src: Array, idx: Array) -> Array:
     fill = np.full(shape, _fill_value(src.dtype), src.dtype)
     if size == 0 or not fill.size:
         return fill
-    taken = np.take(src, np.clip(index, 0, size - 1), axis=op.axis)
+    taken = np.asarray(np.take(src, np.clip(index, 0, size - 1), axis=op.axis))
     if op.mode is not GatherMode.FILL:
         return taken
     inside = (index >= 0) & (index < size)
@@ -50,4 +50,4 @@ def _dynamic_slice(op: DynamicSlice, _: Arithmetic, x: Array, *starts: Array) ->
     for start, size, limit in zip(starts, op.sizes, x.shape, strict=True):
         first = int(np.clip(_as_int64(start), 0, limit - size))
         block.append(slice(first, first + size))
-    return x[tuple(block)]
+    return np.asarray(x[tuple(block)])
