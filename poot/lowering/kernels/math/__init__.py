@@ -1,0 +1,1 @@
+"""Elementwise functions on scalars, written against the SPIR-V builder."""
