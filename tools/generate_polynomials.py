@@ -185,9 +185,9 @@ ERFC_CENTRE = mpf(2)
 
 
 def _scaled_erfc(t: mpf) -> mpf:
-    """exp(x^2) erfc(x) of t = (x - c) / (x + c)"""
+    """(x + c) exp(x^2) erfc(x) of t = (x - c) / (x + c)"""
     x = ERFC_CENTRE * (1 + t) / (1 - t)
-    return mp.exp(x * x) * mp.erfc(x)
+    return (x + ERFC_CENTRE) * mp.exp(x * x) * mp.erfc(x)
 
 
 def _erfc_parameter(x: float) -> float:
@@ -263,7 +263,7 @@ FITS = [
     ),
     Fit(
         "ERFC",
-        "exp(x^2) erfc(x) = p((x - 2) / (x + 2)), x from 0.25 to 10.1 (f64: 27.3)",
+        "(x + 2) exp(x^2) erfc(x) = p((x - 2) / (x + 2)), 0.25 <= x <= 10.1 (f64: 27.3)",
         _scaled_erfc,
         _erfc_parameter(0.2499),
         _erfc_parameter(10.1),

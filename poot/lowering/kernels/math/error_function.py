@@ -10,14 +10,19 @@ from poot.lowering.spirv.value import Value
 
 # Beyond, erfc is zero even where subnormals are kept.
 _END = (10.06, 27.3)
+# The derivative of erf at 0.
+_SLOPE = 1.1283791670955126
 
 
 def erf(m: FloatMath, x: Value) -> Value:
+    k = m.k
     a = m.abs(x)
-    square = x * x
-    small = x + x * m.polynomial(square, ERF)
+    small = x + x * m.polynomial(x * x, ERF)
+    # The second term may be flushed where the first is not.
+    tiny = m.f.smallest_normal * 2.0**m.f.mantissa_bits
+    small = k.select(a < tiny, x * _SLOPE, small)
     large = m.with_sign(1.0 - _erfc_of_positive(m, a), m.sign(x))
-    return m.k.select(a >= 1.0, large, small)
+    return k.select(a >= 1.0, large, small)
 
 
 def erfc(m: FloatMath, x: Value) -> Value:
@@ -36,14 +41,15 @@ def _erfc_of_positive(m: FloatMath, a: Value) -> Value:
     k = m.k
     end = m.choose(*_END)
     a = k.select(a > end, end, a)
-    t = (a - 2.0) * quotient(m, m.number(1.0), a + 2.0)
-    scaled = m.polynomial(t, ERFC)
+    shifted = m.sum(a, m.number(2.0))
+    inverse = quotient(m, m.number(1.0), shifted.high)
+    scaled = m.polynomial((a - 2.0) * inverse, ERFC) * inverse
     # exp(-a^2) = 2^n (1 + w), with a^2 and the remainder in two parts.
     square = m.product(a, a)
-    n, shifted = m.round(square.high * -LOG2_E)
+    n, steps = m.round(square.high * -LOG2_E)
     high = (m.number(-0.0) - square.high) - n * m.choose(*LN2_HIGH)
     low = n * m.choose(*LN2_LOW) + square.low
     r = high - low
     w = r + (r * r * m.polynomial(r, EXP) + ((high - r) - low))
-    total = scaled + scaled * w
-    return m.scale(total * 16.0, m.rounded_integer(shifted) - 4)
+    total = scaled + scaled * (w - shifted.low * inverse)
+    return m.scale(total * 16.0, m.rounded_integer(steps) - 4)

@@ -19,7 +19,7 @@ from poot.lowering.spirv.value import Value
 
 
 def odd_polynomial(m: FloatMath, x: Value, table: Coefficients) -> Value:
-    """x + x^3 p(x^2)"""
+    """x + x^3 p(x^2) for x >= 0 (the result for -0 may be +0)"""
     square = x * x
     return x + x * (square * m.polynomial(square, table))
 
@@ -31,8 +31,8 @@ def tanh(m: FloatMath, x: Value) -> Value:
     end = m.choose(9.02, 19.1)
     e = scaled_exp(m, k.select(a < end, a, end) * 2.0, 0)
     large = 1.0 - k.fdiv(2.0, e + 1.0)
-    large = m.with_sign(large, m.sign(x))
-    return k.select(a >= 0.55, large, odd_polynomial(m, x, TANH))
+    result = k.select(a >= 0.55, large, odd_polynomial(m, a, TANH))
+    return m.with_sign(result, m.sign(x))
 
 
 def _half_exp(m: FloatMath, a: Value) -> Value:
@@ -46,8 +46,9 @@ def _half_exp(m: FloatMath, a: Value) -> Value:
 def sinh(m: FloatMath, x: Value) -> Value:
     a = m.abs(x)
     e = _half_exp(m, a)
-    large = m.with_sign(e - m.k.fdiv(0.25, e), m.sign(x))
-    return m.k.select(a > 1.0, large, odd_polynomial(m, x, SINH))
+    large = e - m.k.fdiv(0.25, e)
+    result = m.k.select(a > 1.0, large, odd_polynomial(m, a, SINH))
+    return m.with_sign(result, m.sign(x))
 
 
 def cosh(m: FloatMath, x: Value) -> Value:
@@ -73,8 +74,9 @@ def asinh(m: FloatMath, x: Value) -> Value:
     root = _sqrt_of_sum(m, Pair(total.high, total.low + square.low))
     near = m.sum(a, root.high)
     large = _log_far(m, far, a, Pair(near.high, near.low + root.low))
-    large = m.with_sign(k.select(a < math.inf, large, a), m.sign(x))
-    return k.select(a >= 0.5, large, odd_polynomial(m, x, ASINH))
+    large = k.select(a < math.inf, large, a)
+    result = k.select(a >= 0.5, large, odd_polynomial(m, a, ASINH))
+    return m.with_sign(result, m.sign(x))
 
 
 def _log_far(m: FloatMath, far: Value, a: Value, near: Pair) -> Value:
@@ -109,6 +111,5 @@ def atanh(m: FloatMath, x: Value) -> Value:
     ratio = quotient(m, a + 1.0, 1.0 - a)
     large = log_of_sum(m, Pair(ratio, m.number(0.0))) * 0.5
     large = k.select(k.eq(a, 1.0), math.inf, large)
-    large = m.with_sign(large, m.sign(x))
-    result = k.select(a >= 0.5, large, odd_polynomial(m, x, ATANH))
-    return k.select(a > 1.0, m.nan, result)
+    result = k.select(a >= 0.5, large, odd_polynomial(m, a, ATANH))
+    return m.with_sign(k.select(a > 1.0, m.nan, result), m.sign(x))

@@ -30,9 +30,8 @@ def asin(m: FloatMath, x: Value) -> Value:
     root, tail = _half_angle(m, a)
     high, low = m.choose(*HALF_PI_HIGH), m.choose(*HALF_PI_LOW)
     large = high - ((root + (tail - low * 0.5)) * 2.0)
-    large = m.with_sign(large, m.sign(x))
-    result = k.select(a > 0.5, large, odd_polynomial(m, x, ASIN))
-    return k.select(a > 1.0, m.nan, result)
+    result = k.select(a > 0.5, large, odd_polynomial(m, a, ASIN))
+    return m.with_sign(k.select(a > 1.0, m.nan, result), m.sign(x))
 
 
 def acos(m: FloatMath, x: Value) -> Value:
@@ -53,7 +52,9 @@ def atan(m: FloatMath, x: Value) -> Value:
     k = m.k
     a = m.abs(x)
     steep = a > 1.0
-    inverse = quotient(m, m.number(1.0), k.select(a < m.choose(2.0**60, 2.0**120), a, m.choose(2.0**60, 2.0**120)))
+    # Farther out the angle does not change any more.
+    bounded = k.select(a < 2.0**60, a, 2.0**60)
+    inverse = quotient(m, m.number(1.0), bounded)
     angle = odd_polynomial(m, k.select(steep, inverse, a), ATAN)
     high, low = m.choose(*HALF_PI_HIGH), m.choose(*HALF_PI_LOW)
     angle = k.select(steep, high - (angle - low), angle)
