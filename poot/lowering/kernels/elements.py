@@ -1,0 +1,105 @@
+"""Single elements and short runs at plain indices, in compute form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poot.core.dtypes import DType
+from poot.lowering.kernels.memory import (
+    WORD_BYTES,
+    form,
+    from_bits,
+    from_words,
+    to_bits,
+    to_words,
+)
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
+from poot.lowering.spirv.types import U32, vector
+
+_UNIT_WORDS = 4
+
+
+def load_element(
+    k: KernelBuilder, pointer: Pointer, dtype: DType, index: Value, bound: Size
+) -> Value:
+    """Element `index` of `bound`; past the end, the last."""
+    if dtype.itemsize > WORD_BYTES:
+        return k.bitcast(k.load(pointer, vector(U32, 2), index, bound), form(dtype))
+    if dtype.itemsize == WORD_BYTES:
+        return from_bits(k, k.load(pointer, U32, index, bound), dtype)
+    return from_bits(k, k.load_small(pointer, dtype.bits, index, bound), dtype)
+
+
+def store_element(
+    k: KernelBuilder,
+    pointer: Pointer,
+    dtype: DType,
+    index: Value,
+    value: Value,
+    bound: Size,
+) -> None:
+    """Write element `index` of `bound`, if there is one.
+
+    Elements under 32 bits need the device's storage feature of their width.
+    """
+    if dtype.itemsize > WORD_BYTES:
+        pair = k.bitcast(value, vector(U32, 2))
+        k.store(pointer, vector(U32, 2), index, pair, bound)
+    elif dtype.itemsize == WORD_BYTES:
+        k.store(pointer, U32, index, to_bits(k, value, dtype), bound)
+    else:
+        bits = to_bits(k, value, dtype)
+        k.store_small(pointer, dtype.bits, index, bits, bound)
+
+
+def load_run(
+    k: KernelBuilder,
+    pointer: Pointer,
+    dtype: DType,
+    index: Value,
+    count: int,
+    bound: Size,
+) -> list[Value]:
+    """`count` elements from `index` on, which is a multiple of `count`."""
+    words = count * dtype.itemsize // WORD_BYTES
+    width = min(words, _UNIT_WORDS)
+    parts = words // width
+    units = k.mul(k.ceil_div(bound, count), parts)
+    first = k.mul(k.index_div(index, count), parts)
+    loaded: list[Value] = []
+    for part in range(parts):
+        if width == 1:
+            loaded.append(k.load(pointer, U32, first, units))
+        else:
+            unit = k.load(pointer, vector(U32, width), k.add(first, part), units)
+            loaded += [k.extract(unit, i) for i in range(width)]
+    return from_words(k, loaded, dtype)
+
+
+def store_run(
+    k: KernelBuilder,
+    pointer: Pointer,
+    dtype: DType,
+    index: Value,
+    values: Sequence[Value],
+    bound: Size,
+) -> None:
+    """Write whole runs from `index` on, a multiple of their length."""
+    words = to_words(k, values, dtype)
+    width = min(len(words), _UNIT_WORDS)
+    parts = len(words) // width
+    units = k.mul(k.ceil_div(bound, len(values)), parts)
+    first = k.mul(k.index_div(index, len(values)), parts)
+    for part in range(parts):
+        unit = words[part * width : (part + 1) * width]
+        at = k.add(first, part)
+        if width == 1:
+            k.store(pointer, U32, at, unit[0], units)
+        else:
+            k.store(
+                pointer,
+                vector(U32, width),
+                at,
+                k.construct(vector(U32, width), *unit),
+                units,
+            )
