@@ -9,6 +9,7 @@ With --check it only says whether the committed files are up to date.
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import cffi
 from vulkan_object import get_vulkan_object
 
 PACKAGE = Path(__file__).parent.parent / "poot" / "vulkan"
+DECLARATIONS = "poot.vulkan.declarations"
 
 
 def _words(text: str) -> list[str]:
@@ -143,16 +145,17 @@ class Declarations:
 
 
 def _named_constants() -> set[str]:
-    """The constants that the package's own modules name."""
+    """The constants that the package's modules import from the declarations."""
     names: set[str] = set()
     for path in sorted(PACKAGE.glob("*.py")):
-        if path.name not in ("_vk.py", "declarations.py"):
-            names |= set(re.findall(r"\bVK_[A-Z0-9_]+\b", path.read_text()))
-    return {name for name in names if not name.startswith("VK_LAYER_")}
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == DECLARATIONS:
+                names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("VK_")}
 
 
 def _values(registry: Any) -> dict[str, int]:
-    values = {}
+    values: dict[str, int] = {}
     for enum in registry.enums.values():
         values |= {field.name: field.value for field in enum.fields}
     for bitmask in registry.bitmasks.values():

@@ -180,17 +180,25 @@ FEATURES_12 = (
 FEATURES_13 = ("subgroupSizeControl", "computeFullSubgroups", "maintenance4")
 
 
-def _features(
-    instance: Instance, handle: int, *, version: tuple[int, int, int]
-) -> frozenset[str]:
-    if version < (1, 2, 0):
-        return frozenset()
+def feature_structs(
+    version: tuple[int, int, int],
+) -> list[tuple[Any, tuple[str, ...]]]:
+    """Empty feature structures of a Vulkan version, with the fields that poot knows."""
     parts = [
         (binding.struct("VkPhysicalDeviceVulkan11Features"), FEATURES_11),
         (binding.struct("VkPhysicalDeviceVulkan12Features"), FEATURES_12),
     ]
     if version >= (1, 3, 0):
         parts.append((binding.struct("VkPhysicalDeviceVulkan13Features"), FEATURES_13))
+    return parts
+
+
+def _features(
+    instance: Instance, handle: int, *, version: tuple[int, int, int]
+) -> frozenset[str]:
+    if version < (1, 2, 0):
+        return frozenset()
+    parts = feature_structs(version)
     head = _chained("VkPhysicalDeviceFeatures2", [struct for struct, _ in parts])
     instance.functions.vkGetPhysicalDeviceFeatures2(handle, head)
     parts.append((head.features, CORE_FEATURES))

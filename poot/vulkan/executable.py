@@ -1,0 +1,390 @@
+"""A Program made ready on a device: recorded once, replayed a call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from poot.core.errors import DeletedArrayError, DeviceError, LoweringError
+from poot.lowering.program import TABLE_SPACES, Dispatch, Program, Space
+from poot.vulkan.addresses import AddressPlan, Place, aligned, plan_addresses
+from poot.vulkan.completion import Completion
+from poot.vulkan.context import Context, ContextLayout, ContextRecorder
+from poot.vulkan.copies import lower_copies
+from poot.vulkan.emit import CommandPool, Emitter
+from poot.vulkan.memory import DeviceBuffer
+from poot.vulkan.pipelines import Pipeline
+from poot.vulkan.queue import Submission
+from poot.vulkan.recorder import record, work_limit
+from poot.vulkan.slots import make_packer
+
+if TYPE_CHECKING:
+    from poot.vulkan.device import Device
+
+# Small programs are called back to back, so that more calls should be under way.
+_CONTEXTS_SMALL, _CONTEXTS_LARGE = 4, 2
+_SMALL_COMMANDS = 64
+_LABELS_SHOWN = 4
+
+Arguments = Sequence[DeviceBuffer | None]
+
+
+class Resources:
+    """What an executable holds on the device, to be freed when its replays have ended.
+
+    Apart from the executable, so that the device can free it after that is collected.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.contexts: list[Context] = []
+        self.buffers: list[DeviceBuffer] = []
+        self.pipelines: list[Pipeline] = []
+        self.command_pool: CommandPool | None = None
+
+    @property
+    def last_value(self) -> int:
+        return max((context.value for context in self.contexts), default=0)
+
+    def close(self) -> None:
+        """Free everything; no replay may be under way."""
+        for context in self.contexts:
+            if context.completion is not None:
+                context.completion.settle()
+                context.completion = None
+        for buffer in self.buffers:
+            buffer.last_use = max(buffer.last_use, self.last_value)
+            buffer.close()
+        if self.command_pool is not None:
+            self.command_pool.close()
+        self.device.pipelines.release(self.pipelines)
+        self.contexts, self.buffers, self.pipelines = [], [], []
+
+
+class Executable:
+    """A Program on one device. Calls may come from several threads at once.
+
+    A call returns as soon as the work is submitted; it waits only if all replay
+    contexts are busy.
+    """
+
+    def __init__(
+        self, device: Device, program: Program, consts: Sequence[DeviceBuffer] = ()
+    ) -> None:
+        self.device = device
+        self.program = program
+        _check_consts(program, consts)
+        device.collect()
+        body = lower_copies(program, device.info)
+        self.commands = record(body, work_limit(device.info))
+        dispatches = [
+            command
+            for command in self.commands.commands
+            if isinstance(command, Dispatch)
+        ]
+        plan = plan_addresses(dispatches)
+        self.label = _label(dispatches)
+        self._consts = tuple(consts)
+        self._queue = device.queue
+        self._allocate = device.arrays.allocate
+        self._lock = threading.Lock()
+        self._turn = 0
+        self._closed = True
+        self._pack = make_packer(program.slots) if program.slots else None
+        self._needed = _needed(program)
+        self._donated = sorted(program.donated)
+        self._sources, self._targets = _dynamic_cells(plan)
+        self._own_sizes = _own_sizes(program)
+        self._written = _written(program)
+        self._resources = Resources(device)
+        device.adopt(self._resources)
+        try:
+            self._prepare(plan, dispatches)
+        except BaseException:
+            device.retire(self._resources)
+            raise
+        self._contexts = self._resources.contexts
+        self._closed = False
+
+    def _prepare(self, plan: AddressPlan, dispatches: Sequence[Dispatch]) -> None:
+        """Make pipelines, memory and contexts, and record them."""
+        device, program, held = self.device, self.program, self._resources
+        kernels = [dispatch.kernel for dispatch in dispatches]
+        held.pipelines = device.pipelines.acquire(kernels)
+        metadata = device.upload(np.frombuffer(plan.metadata, dtype=np.uint8))
+        arena = device.arrays.allocate(program.arena_bytes)
+        held.buffers += [metadata, arena]
+        shared: dict[Place, DeviceBuffer] = {
+            (Space.CONST, number): const for number, const in enumerate(self._consts)
+        }
+        shared[Space.ARENA, 0] = arena
+        layout = ContextLayout(program, plan)
+        recorder = ContextRecorder(
+            self.commands,
+            plan,
+            layout,
+            held.pipelines,
+            shared,
+            metadata,
+            # The host reads results in place where memory is unified.
+            host_reads=device.info.unified_memory or bool(program.witnesses),
+        )
+        small = len(self.commands.commands) <= _SMALL_COMMANDS
+        count = _CONTEXTS_SMALL if small else _CONTEXTS_LARGE
+        per_context = len(self.commands.buffers)
+        queue = device.queue
+        held.command_pool = CommandPool(
+            queue.functions,
+            device.handle,
+            queue.family,
+            count * per_context,
+            resettable=False,
+        )
+        for number in range(count):
+            low = number * per_context
+            handles = held.command_pool.command_buffers[low : low + per_context]
+            context = self._make_context(layout, Submission(queue, handles))
+            emitters = [Emitter(queue.functions, handle) for handle in handles]
+            recorder.record(context, emitters)
+
+    def _make_context(self, layout: ContextLayout, submission: Submission) -> Context:
+        device, held = self.device, self._resources
+        memory = device.tables.allocate(aligned(layout.memory_bytes))
+        readback = device.readback.allocate(layout.packet_bytes)
+        held.buffers += [memory, readback]
+        # The host writes there now, while an earlier owner's work may still run.
+        device.queue.wait(max(memory.last_use, readback.last_use))
+        context = Context(layout, memory, readback, submission)
+        held.contexts.append(context)
+        return context
+
+    def call(
+        self, buffers: Arguments, scalars: Sequence[Any] = ()
+    ) -> tuple[list[DeviceBuffer], Completion]:
+        """Submit one replay; its results, which are written when the Completion is done.
+
+        `buffers` has one buffer an input, None where the input is a slot; `scalars` one
+        number a slot, in the order of the program's slots. Donated buffers belong to
+        the results afterwards.
+        """
+        queue = self._queue
+        if queue.failure is not None:
+            queue.raise_failure()
+        if self._closed:
+            raise DeviceError(f"the executable of {self.label} was closed")
+        if self._donated:
+            buffers = self._claim(buffers)
+        parents: list[Completion] = []
+        used: list[DeviceBuffer] = []
+        for index, size in self._needed:
+            buffer = buffers[index]
+            if buffer is None or buffer.size_bytes < size or buffer.is_closed:
+                self._refuse(index, buffer)
+            used.append(buffer)
+            if buffer.completion is not None:
+                _note_parent(parents, buffer)
+        results = self._make_results(buffers)
+        if self.commands.buffers:
+            with self._lock:
+                completion = self._submit(buffers, scalars, results, parents)
+        else:
+            completion = Completion(queue, 0, parents)
+        self._mark(used, results, completion)
+        return results, completion
+
+    def _submit(
+        self,
+        buffers: Arguments,
+        scalars: Sequence[Any],
+        results: Sequence[DeviceBuffer],
+        parents: Sequence[Completion],
+    ) -> Completion:
+        queue, context = self._queue, self._idle_context()
+        cached, table = context.cached, context.table
+        for cell, index, offset in self._sources:
+            address = buffers[index].address + offset  # type: ignore[union-attr]
+            if cached[cell] != address:
+                table[cell] = cached[cell] = address
+        for cell, index, offset in self._targets:
+            address = results[index].address + offset
+            if cached[cell] != address:
+                table[cell] = cached[cell] = address
+        if self._pack is not None:
+            self._pack(context.slots, scalars)
+        context.value = value = queue.submit(context.submission, self.label)
+        self._turn += 1
+        witnesses = self.program.witnesses
+        if not witnesses:
+            return Completion(queue, value, parents)
+        context.completion = Completion(
+            queue, value, parents, witnesses, context.packet
+        )
+        return context.completion
+
+    def _idle_context(self) -> Context:
+        """The context used the longest ago, when its last replay has ended."""
+        queue, contexts = self._queue, self._contexts
+        context = contexts[self._turn % len(contexts)]
+        value = context.value
+        if value > queue.completed and value > queue.poll():
+            queue.wait(value)
+        if context.completion is not None:
+            # Its packet is about to be written anew.
+            context.completion.settle()
+            context.completion = None
+        return context
+
+    def _make_results(self, buffers: Arguments) -> list[DeviceBuffer]:
+        allocate = self._allocate
+        if self._own_sizes is not None:
+            return [allocate(size) for size in self._own_sizes]
+        results = []
+        for spec in self.program.results:
+            if spec.input_index is not None:
+                result = buffers[spec.input_index]
+                assert result is not None
+                # Whoever held the argument holds it still.
+                if spec.input_index not in self.program.donated:
+                    result.shared = True
+            elif spec.const_index is not None:
+                result = self._consts[spec.const_index]
+                result.shared = True
+            else:
+                result = allocate(spec.type.size_bytes)
+            results.append(result)
+        return results
+
+    def _mark(
+        self,
+        used: Sequence[DeviceBuffer],
+        results: Sequence[DeviceBuffer],
+        completion: Completion,
+    ) -> None:
+        """Note on each buffer which work touches it, and on which checks it depends."""
+        value = completion.value
+        for buffer in used:
+            if buffer.last_use < value:
+                buffer.last_use = value
+        suspect = completion if completion.is_suspect else None
+        for number in self._written:
+            result = results[number]
+            result.ready = result.last_use = value
+            result.completion = suspect
+
+    def _claim(self, buffers: Arguments) -> Arguments:
+        """Arguments in which nobody else holds the donated buffers."""
+        claimed = list(buffers)
+        for index in self._donated:
+            buffer = claimed[index]
+            if buffer is None or buffer.is_closed:
+                self._refuse(index, buffer)
+            if buffer.shared or sum(other is buffer for other in buffers) > 1:
+                claimed[index] = self.device.duplicate(buffer)
+        return claimed
+
+    def _refuse(self, index: int, buffer: DeviceBuffer | None) -> NoReturn:
+        needed = self.program.inputs[index]
+        if buffer is None:
+            raise LoweringError(f"input {index} ({needed}) was given no buffer")
+        if buffer.is_closed:
+            raise DeletedArrayError(
+                f"input {index} ({needed}) was deleted or donated before this call"
+            )
+        raise LoweringError(
+            f"input {index} ({needed}) needs {needed.size_bytes} bytes; its buffer has "
+            f"{buffer.size_bytes}"
+        )
+
+    def close(self) -> None:
+        """Wait for the calls under way and free everything; later calls raise."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.wait(self._resources.last_value)
+            self.device.retire(self._resources)
+        self.device.collect()
+
+    def __del__(self) -> None:
+        # May run anywhere, so the freeing itself is left to the device.
+        if not getattr(self, "_closed", True):
+            self._closed = True
+            self.device.retire(self._resources)
+
+
+def _check_consts(program: Program, consts: Sequence[DeviceBuffer]) -> None:
+    if len(consts) != len(program.consts):
+        raise LoweringError(
+            f"the program has {len(program.consts)} constants; given {len(consts)}"
+        )
+    for number, (needed, const) in enumerate(zip(program.consts, consts, strict=True)):
+        if const.is_closed or const.size_bytes < needed.size_bytes:
+            raise LoweringError(
+                f"constant {number} ({needed}) needs {needed.size_bytes} bytes; its "
+                f"buffer has {0 if const.is_closed else const.size_bytes}"
+            )
+
+
+def _needed(program: Program) -> list[tuple[int, int]]:
+    """The inputs that come as buffers, with the bytes that each must have."""
+    slots = {slot.input_index for slot in program.slots}
+    return [
+        (index, needed.size_bytes)
+        for index, needed in enumerate(program.inputs)
+        if index not in slots
+    ]
+
+
+_Cell = tuple[int, int, int]
+
+
+def _dynamic_cells(plan: AddressPlan) -> tuple[list[_Cell], list[_Cell]]:
+    """The table cells that a call writes: (cell, input or result number, offset)."""
+    sources: list[_Cell] = []
+    targets: list[_Cell] = []
+    for cell, ((space, index), offset) in enumerate(plan.entries):
+        if space is Space.RESULT:
+            targets.append((cell, index, offset))
+        elif space in TABLE_SPACES:
+            sources.append((cell, index, offset))
+    return sources, targets
+
+
+def _own_sizes(program: Program) -> list[int] | None:
+    """The sizes of all results, if each has a buffer of its own."""
+    if any(
+        spec.input_index is not None or spec.const_index is not None
+        for spec in program.results
+    ):
+        return None
+    return [spec.type.size_bytes for spec in program.results]
+
+
+def _written(program: Program) -> list[int]:
+    """The results that a replay writes: not what it only passes on."""
+    return [
+        number
+        for number, spec in enumerate(program.results)
+        if spec.const_index is None
+        and (spec.input_index is None or spec.input_index in program.donated)
+    ]
+
+
+def _label(dispatches: Sequence[Dispatch]) -> str:
+    """What errors call the work: its first launches and their number."""
+    names = [dispatch.label or dispatch.kernel.name for dispatch in dispatches]
+    if len(names) > _LABELS_SHOWN:
+        return f"[{'; '.join(names[:_LABELS_SHOWN])}; ... {len(names)} launches]"
+    return f"[{'; '.join(names)}]"
+
+
+def _note_parent(parents: list[Completion], buffer: DeviceBuffer) -> None:
+    """Add the open check that a buffer depends on, once."""
+    completion = buffer.completion
+    if completion is None or not completion.is_suspect:
+        buffer.completion = None
+    elif completion not in parents:
+        parents.append(completion)
