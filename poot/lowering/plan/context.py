@@ -25,22 +25,7 @@ from poot.lowering.program import (
     Node,
     Space,
 )
-
-
-def fold_grid(groups: int, limits: Sequence[int]) -> tuple[int, int, int]:
-    """Cover `groups` workgroups by an x*y*z grid within `limits`, with little excess.
-
-    Workgroup (x, y, z) is number x + gx * (y + gy * z); the kernel drops the excess.
-    """
-    x, y, z = limits[0], limits[1], limits[2]
-    if not 1 <= groups <= x * y * z:
-        raise LimitError(
-            f"{groups} workgroups do not fit the grid limit {x}x{y}x{z} = {x * y * z}; "
-            "split the tensor"
-        )
-    depth = math.ceil(groups / (x * y))
-    rows = math.ceil(groups / (x * depth))
-    return math.ceil(groups / (rows * depth)), rows, depth
+from poot.lowering.spirv.grid import fold_grid
 
 
 class PlanContext:

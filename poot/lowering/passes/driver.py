@@ -1,0 +1,138 @@
+"""Passes and rewrites, and the log of what they did and did not do."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from poot.core.graph import Graph
+from poot.lowering.device_info import DeviceInfo
+
+
+class Numerics(enum.IntEnum):
+    """How far a rewrite may change results."""
+
+    EXACT = 0  # no bit changes
+    UNFUSED = 1  # a rounding between two operations may be left out
+    REASSOCIATING = 2  # sums and contractions may be ordered otherwise
+    NARROWING = 3  # something is calculated in a narrower dtype
+
+
+class Reason(enum.Enum):
+    """Why a rewrite declined."""
+
+    OPERAND_ORDER = "operand-order"
+    LITERAL_BITS = "literal-bits"
+    IS_OUTPUT = "is-output"
+    OTHER_RESULT_USED = "other-result-used"
+    OPERAND_LIMIT = "operand-limit"
+    RESULT_LIMIT = "result-limit"
+    SIZE_LIMIT = "size-limit"
+    RECOMPUTE = "recompute"
+    OTHER_SHAPE = "other-shape"
+    ORDER = "order"
+    OTHER_ROWS = "other-rows"
+    OPERAND_SHAPE = "operand-shape"
+    LONG_ROW = "long-row"
+    NOT_LAST_AXIS = "not-last-axis"
+    BOUNDARY = "boundary"
+
+
+REASONS = {
+    Reason.OPERAND_ORDER: "an equation of the same op has these operands in another "
+    "order, which may change the payload of a NaN",
+    Reason.LITERAL_BITS: "a twin has a literal of equal value and other bits",
+    Reason.IS_OUTPUT: "nobody reads it in the graph, but it is an output",
+    Reason.OTHER_RESULT_USED: "another result of the equation is used",
+    Reason.OPERAND_LIMIT: "the kernel would have too many operands",
+    Reason.RESULT_LIMIT: "the kernel would have too many results",
+    Reason.SIZE_LIMIT: "the kernel would have too many equations",
+    Reason.RECOMPUTE: "it would be computed more often than it is now",
+    Reason.OTHER_SHAPE: "others read it too, and its shape is not that of the results",
+    Reason.ORDER: "what stands between needs the one and feeds the other",
+    Reason.OTHER_ROWS: "it is not over the same rows",
+    Reason.OPERAND_SHAPE: "an operand does not repeat along whole rows or columns",
+    Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
+    Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
+    Reason.BOUNDARY: "its op cannot be part of the kernel",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One change that a pass may make: its name and the law it rests on."""
+
+    name: str
+    law: str
+    numerics: Numerics = Numerics.EXACT
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One time that a rewrite fired (no reason) or declined."""
+
+    rewrite: Rewrite
+    place: str
+    reason: Reason | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Log:
+    """What the rewrites of one pass did, in order."""
+
+    entries: list[Entry] = field(default_factory=list)
+
+    def fire(self, rewrite: Rewrite, place: str) -> None:
+        self.entries.append(Entry(rewrite, place))
+
+    def decline(
+        self, rewrite: Rewrite, place: str, reason: Reason, detail: str = ""
+    ) -> None:
+        self.entries.append(Entry(rewrite, place, reason, detail))
+
+    def fired(self, rewrite: Rewrite) -> list[Entry]:
+        return [e for e in self.entries if e.rewrite is rewrite and e.reason is None]
+
+    def declined(self, rewrite: Rewrite) -> list[Entry]:
+        return [e for e in self.entries if e.rewrite is rewrite and e.reason]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Rewrites that one walk over the graph applies, by one edit."""
+
+    name: str
+    rewrites: tuple[Rewrite, ...]
+    run: Callable[[Graph, DeviceInfo, Log], Graph]
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What a pass found and left."""
+
+    made_by: Pass
+    log: Log
+    equations_before: int
+    equations_after: int
+
+
+def place_of(graph: Graph, index: int) -> str:
+    """An equation as logs name it: its results, op and the user's line."""
+    eqn = graph.eqns[index]
+    outs = ", ".join(f"%{out}" for out in eqn.outs)
+    return f"{outs} = {eqn.op} at {graph.source(index)}"
+
+
+def run_passes(
+    passes: Sequence[Pass], graph: Graph, info: DeviceInfo
+) -> tuple[Graph, tuple[PassRecord, ...]]:
+    """The graph after all passes in turn, and the record of each."""
+    records = []
+    for entry in passes:
+        log = Log()
+        after = entry.run(graph, info, log)
+        records.append(PassRecord(entry, log, len(graph.eqns), len(after.eqns)))
+        graph = after
+    return graph, tuple(records)

@@ -1,0 +1,21 @@
+"""Which row programs one workgroup a row can run well, and which need stages."""
+
+from __future__ import annotations
+
+from poot.lowering.device_info import DeviceInfo
+
+# A workgroup walks rows up to this length in few trips even where rows are few.
+LONG_ROW = 1 << 17
+# No lane of a single workgroup walks rows beyond this within the loop limit.
+LONGEST_ROW = 1 << 22
+
+
+def needs_stages(rows: int, length: int, info: DeviceInfo) -> bool:
+    """Whether rows are too long, and too few to fill the device, for one launch.
+
+    Such a reduction goes in stages, and a FusedRow of such rows holds one reduction,
+    what is computed before it from full rows, and what follows from its results.
+    """
+    if length < LONG_ROW:
+        return False
+    return rows < 2 * info.compute_units or length > LONGEST_ROW
