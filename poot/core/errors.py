@@ -15,6 +15,10 @@ class DTypeError(PootError, TypeError):
     """An operation does not take the dtypes that it was given."""
 
 
+class RangeError(PootError, OverflowError):
+    """A Python number does not fit the dtype that it must have."""
+
+
 class IndexingError(PootError, IndexError):
     """An index is out of range or of a kind that is not taken."""
 

@@ -14,8 +14,14 @@ class Interpreter(Protocol):
     def process(self, op: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Apply `op` to `operands`; all results as a tuple."""
 
-    def witness(self, failed: Any, message: str) -> None:
-        """Report `message` if the i32 scalar `failed` turns out not to be zero."""
+    def lift(self, value: Any, weak: bool = False) -> Any:
+        """A NumPy array, a Scalar or a value from outside as the interpreter's own."""
+
+    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+        """Report `message` if the i32 scalar `failed` turns out not to be zero.
+
+        Returns `value`, whose uses depend on the report from then on.
+        """
 
 
 class _Cell(threading.local):

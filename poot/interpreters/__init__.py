@@ -1,0 +1,1 @@
+"""Interpreters give ops their meaning: eager evaluation, staging, jit; and Array."""

@@ -1,0 +1,127 @@
+"""Eager evaluation: each op runs at once, as a graph of one equation."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.graph import Graph
+from poot.core.interpreter import set_base
+from poot.core.op import Op
+from poot.core.ops.elementwise import Select
+from poot.core.source import Source, user_source
+from poot.core.types import Slot, SlotKey, Storage, TensorType
+from poot.interpreters.array import Array
+from poot.interpreters.aval import Aval, aval_of
+from poot.interpreters.backend import Argument, Executable, backend
+from poot.interpreters.config import settings
+from poot.interpreters.tracer import Tracer
+
+SCALAR_SLOT = Slot("scalar")
+# A dtype stands for a scalar in a slot, a tensor type for an array.
+_OperandKind = TensorType | dtypes.DType
+_CACHED_EXECUTABLES = 4096
+
+
+class EagerInterpreter:
+    """The interpreter below all others: its values are Arrays, its literals slots."""
+
+    def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Array, ...]:
+        kinds: list[_OperandKind] = []
+        arguments: list[Argument] = []
+        for operand in operands:
+            if type(operand) is Array:
+                kinds.append(operand.aval.type)
+                arguments.append(operand.buffer or operand.live_buffer())
+            elif isinstance(operand, Scalar):
+                kinds.append(operand.dtype)
+                arguments.append(_scalar_bytes(operand))
+            else:
+                raise _refused(operand)
+        executable, avals = _executable(op, tuple(kinds))
+        results = tuple(map(Array, executable(arguments), avals))
+        if settings().sync_checks:
+            results[0].block_until_ready()
+        return results
+
+    def lift(self, value: Any, weak: bool = False) -> Any:
+        if isinstance(value, Tracer):
+            raise value.misplaced()
+        if isinstance(value, Array):
+            return value
+        array = value.array if isinstance(value, Scalar) else np.asarray(value)
+        return Array.from_numpy(array, weak)
+
+    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+        failed = self.lift(failed)
+        guarded = failed if value is None else self.lift(value)
+        graph = _witness_graph(guarded.type, message, user_source())
+        run = backend().compile(graph, generic=True)
+        (buffer,) = run([guarded.live_buffer(), failed.live_buffer()])
+        result = Array(buffer, guarded.aval)
+        if settings().sync_checks:
+            result.block_until_ready()
+        return result
+
+
+def _refused(operand: Any) -> Exception:
+    if isinstance(operand, Tracer):
+        return operand.misplaced()
+    return TypeError(
+        f"an op takes arrays and Scalars, given {type(operand).__name__}; use "
+        "poot.numpy or poot.lax, which convert"
+    )
+
+
+def _scalar_bytes(scalar: Scalar) -> bytes:
+    return scalar.bits.to_bytes(scalar.dtype.itemsize, "little")
+
+
+@lru_cache(maxsize=_CACHED_EXECUTABLES)
+def _executable(
+    op: Op, kinds: tuple[_OperandKind, ...]
+) -> tuple[Executable, tuple[Aval, ...]]:
+    graph = one_equation(op, kinds)
+    avals = tuple(aval_of(type) for type in graph.result_types)
+    return backend().compile(graph, generic=True), avals
+
+
+def one_equation(op: Op, kinds: tuple[_OperandKind, ...]) -> Graph:
+    """The graph that applies `op` to arrays and, in slots, scalars."""
+    builder = Builder()
+    inputs = []
+    for number, kind in enumerate(kinds):
+        if isinstance(kind, TensorType):
+            inputs.append(builder.input(kind))
+        else:
+            key = SlotKey(f"operand {number}")
+            type = TensorType((), kind)
+            inputs.append(builder.input(type, Storage.SLOT, key, SCALAR_SLOT))
+    for out in builder.emit(op, tuple(inputs)):
+        builder.result(out)
+    return builder.finish()
+
+
+def _witness_graph(guarded: TensorType, message: str, source: Source) -> Graph:
+    """A copy of one value, which a failed check spoils."""
+    builder = Builder()
+    value = builder.input(guarded)
+    failed = builder.input(TensorType((), dtypes.int32))
+    builder.witness(failed, message, source)
+    (copied,) = builder.emit(Select(), (failed, value, value), source)
+    builder.result(copied)
+    return builder.finish()
+
+
+EAGER = EagerInterpreter()
+set_base(EAGER)
+
+
+def clear_eager_cache() -> None:
+    """Drop all executables of eager ops."""
+    _executable.cache_clear()

@@ -1,0 +1,190 @@
+"""The operators and methods that arrays and traced values share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from poot.interpreters import arithmetic, contraction, reductions, rounding, shaping
+from poot.interpreters.indexing import getitem
+from poot.interpreters.promotion import is_operand
+from poot.interpreters.value import AbstractValue
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The method of a binary operator, which leaves foreign operands to their type."""
+
+    def method(self: Any, other: Any) -> Any:
+        return function(self, other) if is_operand(other) else NotImplemented
+
+    return method
+
+
+def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The method of the same operator with the value on the right."""
+
+    def method(self: Any, other: Any) -> Any:
+        return function(other, self) if is_operand(other) else NotImplemented
+
+    return method
+
+
+class Value(AbstractValue):
+    """What code computes with: a `poot.Array`, or a traced value that stands for one.
+
+    In-place operators bind the name to a new value; elements never change.
+    """
+
+    __slots__ = ()
+    # Before numpy.ndarray, so that `ndarray * value` comes here.
+    __array_priority__: ClassVar[int] = 1000
+
+    __add__ = _operator(arithmetic.add)
+    __radd__ = _reflected(arithmetic.add)
+    __sub__ = _operator(arithmetic.subtract)
+    __rsub__ = _reflected(arithmetic.subtract)
+    __mul__ = _operator(arithmetic.multiply)
+    __rmul__ = _reflected(arithmetic.multiply)
+    __truediv__ = _operator(arithmetic.true_divide)
+    __rtruediv__ = _reflected(arithmetic.true_divide)
+    __floordiv__ = _operator(arithmetic.floor_divide)
+    __rfloordiv__ = _reflected(arithmetic.floor_divide)
+    __mod__ = _operator(arithmetic.remainder)
+    __rmod__ = _reflected(arithmetic.remainder)
+    __divmod__ = _operator(arithmetic.divmod_)
+    __rdivmod__ = _reflected(arithmetic.divmod_)
+    __pow__ = _operator(arithmetic.power)
+    __rpow__ = _reflected(arithmetic.power)
+    __matmul__ = _operator(contraction.matmul)
+    __rmatmul__ = _reflected(contraction.matmul)
+    __and__ = _operator(arithmetic.bitwise_and)
+    __rand__ = _reflected(arithmetic.bitwise_and)
+    __or__ = _operator(arithmetic.bitwise_or)
+    __ror__ = _reflected(arithmetic.bitwise_or)
+    __xor__ = _operator(arithmetic.bitwise_xor)
+    __rxor__ = _reflected(arithmetic.bitwise_xor)
+    __lshift__ = _operator(arithmetic.left_shift)
+    __rlshift__ = _reflected(arithmetic.left_shift)
+    __rshift__ = _operator(arithmetic.right_shift)
+    __rrshift__ = _reflected(arithmetic.right_shift)
+    __eq__ = _operator(arithmetic.equal)
+    __ne__ = _operator(arithmetic.not_equal)
+    __lt__ = _operator(arithmetic.less)
+    __le__ = _operator(arithmetic.less_equal)
+    __gt__ = _operator(arithmetic.greater)
+    __ge__ = _operator(arithmetic.greater_equal)
+    # Elements are compared by ==, so that values cannot be keys.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __neg__(self) -> Value:
+        return arithmetic.negative(self)
+
+    def __pos__(self) -> Value:
+        return arithmetic.positive(self)
+
+    def __abs__(self) -> Value:
+        return arithmetic.absolute(self)
+
+    def __invert__(self) -> Value:
+        return arithmetic.invert(self)
+
+    def __round__(self, decimals: int | None = None) -> Value:
+        if decimals is not None:
+            return rounding.round_(self, decimals)
+        rounded = rounding.round_(self)
+        return rounded.astype(int) if self.type.dtype.is_float else rounded
+
+    def __getitem__(self, index: Any) -> Value:
+        return getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "the elements of an array never change; make a new one, with "
+            "poot.numpy.where for instance"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no len()")
+        return self.shape[0]
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(reductions.any(arithmetic.equal(self, item)))
+
+    # --- shape and dtype ----------------------------------------------------
+
+    @property
+    def T(self) -> Value:
+        return shaping.transpose(self)
+
+    @property
+    def mT(self) -> Value:
+        return shaping.swapaxes(self, -1, -2)
+
+    def astype(self, dtype: Any) -> Value:
+        return shaping.astype(self, dtype)
+
+    def reshape(self, *shape: Any) -> Value:
+        return shaping.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def ravel(self) -> Value:
+        return shaping.ravel(self)
+
+    def flatten(self) -> Value:
+        return shaping.ravel(self)
+
+    def transpose(self, *axes: Any) -> Value:
+        given = axes[0] if len(axes) == 1 else axes or None
+        return shaping.transpose(self, given)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Value:
+        return shaping.swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis: Any = None) -> Value:
+        return shaping.squeeze(self, axis)
+
+    # --- reductions ---------------------------------------------------------
+
+    def sum(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
+        return reductions.sum(self, axis, dtype, **options)
+
+    def prod(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
+        return reductions.prod(self, axis, dtype, **options)
+
+    def max(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.max(self, axis, **options)
+
+    def min(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.min(self, axis, **options)
+
+    def any(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.any(self, axis, **options)
+
+    def all(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.all(self, axis, **options)
+
+    def argmax(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.argmax(self, axis, **options)
+
+    def argmin(self, axis: Any = None, **options: Any) -> Value:
+        return reductions.argmin(self, axis, **options)
+
+    def mean(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
+        return reductions.mean(self, axis, dtype, **options)
+
+    def var(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
+        return reductions.var(self, axis, dtype, **options)
+
+    def std(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
+        return reductions.std(self, axis, dtype, **options)
+
+    # --- the rest -----------------------------------------------------------
+
+    def round(self, decimals: int = 0) -> Value:
+        return rounding.round_(self, decimals)
+
+    def clip(self, min: Any = None, max: Any = None) -> Value:
+        return rounding.clip(self, min, max)
+
+    def dot(self, other: Any) -> Value:
+        return contraction.dot(self, other)

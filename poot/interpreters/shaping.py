@@ -1,0 +1,177 @@
+"""Functions that move or convert elements, behind the methods of arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from poot.core import dtypes
+from poot.core.errors import ShapeError
+from poot.core.ops.shape import Broadcast, Reshape, Transpose
+from poot.interpreters.promotion import (
+    as_value,
+    cast_to,
+    default_float,
+    default_int,
+    result_like,
+)
+
+if TYPE_CHECKING:
+    from poot.interpreters.methods import Value
+
+
+# --- axes and shapes --------------------------------------------------------
+
+
+def canonical_axis(axis: Any, ndim: int, where: str) -> int:
+    """An axis counted from the front; ShapeError if there is none such."""
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise ShapeError(
+            f"{where}: axis {number} is out of range for an array of {ndim} axes"
+        )
+    return number % ndim
+
+
+def canonical_axes(axes: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """One axis, several, or None for all, counted from the front."""
+    if axes is None:
+        return tuple(range(ndim))
+    given = axes if isinstance(axes, Iterable) else (axes,)
+    found = tuple(canonical_axis(axis, ndim, where) for axis in given)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{where}: axes {tuple(given)} name an axis twice")
+    return found
+
+
+def canonical_shape(shape: Any, where: str) -> tuple[int, ...]:
+    """A shape given as one size or several, as a tuple of ints."""
+    sizes = shape if isinstance(shape, Iterable) else (shape,)
+    return tuple(operator.index(size) for size in sizes)
+
+
+# --- functions --------------------------------------------------------------
+
+
+def reshape(x: Any, shape: Any) -> Value:
+    """The elements in row-major order in another shape; one size may be -1."""
+    value = as_value(x, "reshape")
+    sizes = canonical_shape(shape, "reshape")
+    if -1 in sizes:
+        sizes = _with_inferred_size(value.shape, sizes)
+    if sizes == value.shape:
+        return value
+    return result_like(value, Reshape(sizes).bind(value))
+
+
+def _with_inferred_size(
+    given: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[int, ...]:
+    known = math.prod(size for size in sizes if size != -1)
+    total = math.prod(given)
+    if sizes.count(-1) > 1 or known == 0 or total % known:
+        raise ShapeError(
+            f"reshape: {given} has {total} elements, which do not fill {sizes}; one "
+            "size at most may be -1, and the others must divide the number"
+        )
+    return tuple(total // known if size == -1 else size for size in sizes)
+
+
+def ravel(x: Any) -> Value:
+    """The elements in one axis."""
+    x = as_value(x, "ravel")
+    return reshape(x, (x.size,))
+
+
+def transpose(x: Any, axes: Any = None) -> Value:
+    """Reorder axes; None turns their order around."""
+    value = as_value(x, "transpose")
+    if axes is None:
+        perm = tuple(reversed(range(value.ndim)))
+    else:
+        perm = canonical_axes(axes, value.ndim, "transpose")
+        if len(perm) != value.ndim:
+            raise ShapeError(
+                f"transpose: {tuple(axes)} is no order of {value.ndim} axes; name each "
+                "axis once"
+            )
+    if perm == tuple(range(value.ndim)):
+        return value
+    return result_like(value, Transpose(perm).bind(value))
+
+
+def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
+    """Exchange two axes."""
+    x = as_value(x, "swapaxes")
+    first = canonical_axis(axis1, x.ndim, "swapaxes")
+    second = canonical_axis(axis2, x.ndim, "swapaxes")
+    perm = list(range(x.ndim))
+    perm[first], perm[second] = second, first
+    return transpose(x, perm)
+
+
+def moveaxis(x: Any, source: Any, destination: Any) -> Value:
+    """Move axes to other places; the rest keep their order."""
+    x = as_value(x, "moveaxis")
+    sources = canonical_axes(source, x.ndim, "moveaxis")
+    destinations = canonical_axes(destination, x.ndim, "moveaxis")
+    if len(sources) != len(destinations):
+        raise ShapeError(
+            f"moveaxis: {len(sources)} axes to move to {len(destinations)} places"
+        )
+    perm = [axis for axis in range(x.ndim) if axis not in sources]
+    for place, axis in sorted(zip(destinations, sources, strict=True)):
+        perm.insert(place, axis)
+    return transpose(x, perm)
+
+
+def squeeze(x: Any, axis: Any = None) -> Value:
+    """Drop axes of size 1: those given, or all."""
+    x = as_value(x, "squeeze")
+    if axis is None:
+        dropped = tuple(i for i, size in enumerate(x.shape) if size == 1)
+    else:
+        dropped = canonical_axes(axis, x.ndim, "squeeze")
+    for i in dropped:
+        if x.shape[i] != 1:
+            raise ShapeError(
+                f"squeeze: axis {i} of {x.shape} has size {x.shape[i]}, needs 1"
+            )
+    return reshape(x, [size for i, size in enumerate(x.shape) if i not in dropped])
+
+
+def expand_dims(x: Any, axis: Any) -> Value:
+    """Put in axes of size 1 so that they stand at `axis` of the result."""
+    x = as_value(x, "expand_dims")
+    given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    ndim = x.ndim + len(given)
+    places = canonical_axes(given, ndim, "expand_dims")
+    sizes = iter(x.shape)
+    return reshape(x, [1 if i in places else next(sizes) for i in range(ndim)])
+
+
+def broadcast_to(x: Any, shape: Any) -> Value:
+    """Repeat along new leading axes and axes of size 1."""
+    value = as_value(x, "broadcast_to")
+    sizes = canonical_shape(shape, "broadcast_to")
+    if sizes == value.shape:
+        return value
+    return result_like(value, Broadcast(sizes).bind(value))
+
+
+def astype(x: Any, dtype: Any) -> Value:
+    """The elements in another dtype, which is not weak; `float` and `int` mean the
+    default ones."""
+    x = as_value(x, "astype")
+    return cast_to(x, as_element_type(dtype)).with_weak(False)
+
+
+def as_element_type(dtype: Any) -> dtypes.DType:
+    """The dtype that a user names; Python's `float` and `int` follow enable_x64."""
+    if dtype is float:
+        return default_float()
+    if dtype is int:
+        return default_int()
+    return dtypes.as_dtype(dtype)
