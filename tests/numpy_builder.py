@@ -399,3 +399,23 @@ def _leading_zeros(x: np.ndarray) -> np.ndarray:
         is_set = (raw >> raw.dtype.type(bit)) & raw.dtype.type(1)
         count = np.where(is_set, width - 1 - bit, count)
     return count.astype(x.dtype)
+
+
+def numpy_iterate(
+    k: NumpyBuilder,
+    state: tuple[Value, ...],
+    go_on: Callable[[tuple[Value, ...]], Value],
+    step: Callable[[tuple[Value, ...]], tuple[Value, ...]],
+    most: int,
+) -> tuple[Value, ...]:
+    """`loops.iterate` for the NumPy builder: lanes that are done keep their values."""
+    for _ in range(most):
+        active = go_on(state)
+        if not np.any(active.id):
+            return state
+        fresh = step(state)
+        state = tuple(
+            k.select(active, new, old) for new, old in zip(fresh, state, strict=True)
+        )
+    assert not np.any(go_on(state).id), f"{most} steps do not suffice"
+    return state
