@@ -1,0 +1,402 @@
+"""Makes the Region of a body: which steps it takes, and where its operands stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poot.core.dtypes import DType, Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.errors import CapabilityError
+from poot.core.graph import Graph
+from poot.core.ops.elementwise import (
+    Binary,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    Select,
+    Unary,
+)
+from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.shape import (
+    Broadcast,
+    Concat,
+    Iota,
+    Pad,
+    Reshape,
+    Reverse,
+    Slice,
+    Transpose,
+)
+from poot.core.types import TensorType
+from poot.lowering.kernels.region import (
+    Action,
+    Apply,
+    Border,
+    Count,
+    Dim,
+    Edge,
+    Given,
+    Join,
+    Load,
+    Mirror,
+    Permute,
+    PutTogether,
+    Ref,
+    Region,
+    Regroup,
+    Repeat,
+    Source,
+    Step,
+    Stretch,
+    Take,
+    TakeApart,
+    Target,
+    Window,
+    Word,
+)
+from poot.lowering.kernels.shapes import axis_runs, common_groups, walked_as_one
+from poot.lowering.plan.layout import Layout, View
+from poot.lowering.program import TABLE_SPACES, BufferRange
+
+_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Clamp)
+ALIGNMENT = 16
+
+
+def needed_values(body: Graph) -> frozenset[ValueId]:
+    """The values that the results are computed from; empty operands are not read."""
+    needed = set(body.results)
+    for eqn in reversed(body.eqns):
+        if needed.intersection(eqn.outs):
+            used = _operands_read(body, eqn)
+            needed.update(o for o in used if not isinstance(o, Scalar))
+    return frozenset(needed)
+
+
+def _operands_read(body: Graph, eqn: Eqn) -> Sequence[Operand]:
+    match eqn.op:
+        case Pad() if body.type(eqn.inputs[0]).size == 0:
+            return eqn.inputs[1:]
+        case Concat():
+            return [o for o in eqn.inputs if body.type(o).size]
+        case Gather() if body.type(eqn.inputs[0]).size == 0:
+            return ()
+        case DynamicSlice(sizes):
+            moving = _moving_axes(sizes, body.type(eqn.inputs[0]).shape)
+            return [eqn.inputs[0], *(eqn.inputs[1 + axis] for axis in moving)]
+    return eqn.inputs
+
+
+def _moving_axes(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """The axes along which a block of `sizes` does not span the whole shape."""
+    pairs = zip(sizes, shape, strict=True)
+    return [axis for axis, (size, whole) in enumerate(pairs) if size != whole]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An operand that the kernel around the region holds: `Given` in the steps."""
+
+    type: TensorType
+
+
+RegionOperand = View | Scalar | Held
+
+
+@dataclass(slots=True)
+class Described:
+    """A Region with what a launch of its kernel needs."""
+
+    region: Region
+    # The metadata words.
+    words: tuple[int, ...]
+    # The buffers of the pointers, and what is read of them.
+    buffers: tuple[BufferRange, ...]
+    reads: tuple[BufferRange, ...]
+
+
+@dataclass(slots=True)
+class Dims:
+    """Sizes: numbers in the kernel, or metadata words if it is to serve all shapes."""
+
+    lanes: int
+    generic: bool
+    words: list[int] = field(default_factory=list)
+    _known: dict[int, Word] = field(default_factory=dict)
+
+    def __call__(self, size: int) -> Dim:
+        if not self.generic or size in (0, 1):
+            return size
+        known = self._known.get(size)
+        if known is None:
+            multiple = 1 if size % self.lanes else self.lanes
+            known = self._known[size] = Word(len(self.words), multiple)
+            self.words.append(size)
+        return known
+
+    def of(self, shape: Sequence[int]) -> tuple[Dim, ...]:
+        return tuple(self(size) for size in shape)
+
+
+def describe(
+    body: Graph,
+    operands: Sequence[RegionOperand],
+    outs: Sequence[View],
+    lanes: int,
+    generic: bool = False,
+) -> Described:
+    """The Region that computes the results of `body`, which are of one shape."""
+    return _Describer(body, operands, Dims(lanes, generic)).describe(outs)
+
+
+class _Describer:
+    """One description in the making."""
+
+    def __init__(
+        self,
+        body: Graph,
+        operands: Sequence[RegionOperand],
+        dims: Dims,
+    ) -> None:
+        self.body = body
+        self.operands = operands
+        self.dims = dims
+        self.steps: list[Step] = []
+        self.sources: list[Source] = []
+        self.reads: list[BufferRange] = []
+        self._refs: dict[ValueId, Ref] = {}
+        self._buffers: dict[BufferRange, int] = {}
+        self._runs: list[tuple[int, int]] | None = None
+        self._rank = 0
+        self._held = 0
+
+    def describe(self, outs: Sequence[View]) -> Described:
+        body = self.body
+        needed = needed_values(body)
+        shape = body.result_types[0].shape
+        self._choose_runs(needed, shape)
+        for value, operand in zip(body.inputs, self.operands, strict=True):
+            if isinstance(operand, Scalar):
+                self._refs[value] = operand
+            elif value in needed:
+                self._refs[value] = self._operand(operand)
+        for eqn in body.eqns:
+            if eqn.outs[0] in needed:
+                self._refs[eqn.out] = self._step(eqn)
+        targets = tuple(
+            Target(
+                self._refs[value],
+                out.dtype,
+                _alignment(out),
+                out.range.space in TABLE_SPACES,
+            )
+            for value, out in zip(body.results, outs, strict=True)
+        )
+        region = Region(
+            tuple(where.space in TABLE_SPACES for where in self._buffers),
+            tuple(self.sources),
+            tuple(self.steps),
+            targets,
+            self.dims.of(self._shape(body.results[0])),
+            self.dims(body.result_types[0].size),
+        )
+        words = tuple(self.dims.words)
+        return Described(region, words, tuple(self._buffers), tuple(self.reads))
+
+    # --- shapes -------------------------------------------------------------
+
+    def _choose_runs(self, needed: frozenset[ValueId], shape: tuple[int, ...]) -> None:
+        """Find the axes that can be merged everywhere, if all steps are elementwise."""
+        eqns = [eqn for eqn in self.body.eqns if eqn.outs[0] in needed]
+        if not all(self._is_aligned(eqn) for eqn in eqns):
+            return
+        layouts = [
+            operand.layout
+            for value, operand in zip(self.body.inputs, self.operands, strict=True)
+            if value in needed and isinstance(operand, View)
+        ]
+        shapes = [self.body.type(value).shape for value in needed]
+        self._rank = len(shape)
+        self._runs = axis_runs(shape, shapes, layouts)
+
+    def _is_aligned(self, eqn: Eqn) -> bool:
+        if isinstance(eqn.op, BitcastConvert):
+            return self.body.type(eqn.out).shape == self.body.type(eqn.inputs[0]).shape
+        return isinstance(eqn.op, (*_ELEMENTWISE, Broadcast))
+
+    def _shape(self, operand: Operand) -> tuple[int, ...]:
+        """The shape of a value, with axes merged."""
+        return self._merged(self.body.type(operand).shape)
+
+    def _merged(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self._runs is None:
+            return shape
+        full = (1,) * (self._rank - len(shape)) + shape
+        return tuple(_product(full[start:stop]) for start, stop in self._runs)
+
+    def _merged_layout(self, layout: Layout) -> Layout:
+        if self._runs is None:
+            return layout
+        extra = self._rank - len(layout.shape)
+        strides = (0,) * extra + layout.strides
+        return Layout(
+            self._merged(layout.shape),
+            tuple(strides[stop - 1] for _, stop in self._runs),
+            layout.offset,
+        )
+
+    # --- operands -----------------------------------------------------------
+
+    def _operand(self, operand: View | Held) -> Ref:
+        if isinstance(operand, View):
+            return self._load(operand)
+        given = Given(self._held)
+        self._held += 1
+        shape = self._merged(operand.type.shape)
+        return self._add(given, (), operand.type.dtype, shape)
+
+    def _load(self, view: View) -> Ref:
+        pointer = self._buffers.setdefault(view.range, len(self._buffers))
+        self.reads.append(view.touched)
+        layout = self._merged_layout(view.layout)
+        groups = tuple(
+            (count, self.dims(stride)) for count, stride in walked_as_one(layout)
+        )
+        self.sources.append(
+            Source(
+                pointer,
+                view.dtype,
+                groups,
+                self.dims(layout.offset),
+                self.dims(view.bound),
+                _alignment(view),
+            )
+        )
+        load = Load(len(self.sources) - 1)
+        return self._add(load, (), view.dtype, layout.shape)
+
+    def _add(
+        self,
+        action: Action,
+        inputs: Sequence[Ref],
+        dtype: DType,
+        shape: Sequence[int],
+    ) -> Ref:
+        self.steps.append(Step(action, tuple(inputs), dtype, self.dims.of(shape)))
+        return len(self.steps) - 1
+
+    # --- equations ----------------------------------------------------------
+
+    def _step(self, eqn: Eqn) -> Ref:
+        """Add the step of an equation; its number, or what it is the same as."""
+        type = self.body.type(eqn.out)
+        refs = [self._ref(operand) for operand in _operands_read(self.body, eqn)]
+        shape = self._merged(type.shape)
+        if isinstance(eqn.op, _ELEMENTWISE):
+            return self._add(Apply(eqn.op), refs, type.dtype, shape)
+        if isinstance(eqn.op, BitcastConvert):
+            return self._bitcast(eqn, refs[0])
+        action = self._action(eqn)
+        if action is None:
+            return refs[0]
+        if isinstance(action, Repeat) and not refs:
+            refs = [fill_value(type.dtype)]
+        if isinstance(action, Stretch):
+            refs = refs[:1]
+        return self._add(action, refs, type.dtype, shape)
+
+    def _ref(self, operand: Operand) -> Ref:
+        return operand if isinstance(operand, Scalar) else self._refs[operand]
+
+    def _bitcast(self, eqn: Eqn, ref: Ref) -> Ref:
+        given, made = self.body.type(eqn.inputs[0]), self.body.type(eqn.out)
+        action: Action = Apply(eqn.op)
+        if made.dtype.itemsize < given.dtype.itemsize:
+            action = TakeApart()
+        elif made.dtype.itemsize > given.dtype.itemsize:
+            action = PutTogether(made.dtype.itemsize // given.dtype.itemsize)
+        return self._add(action, [ref], made.dtype, self._merged(made.shape))
+
+    def _action(self, eqn: Eqn) -> Action | None:
+        """What a shape op does; None if it changes nothing."""
+        given = self.body.type(eqn.inputs[0]) if eqn.inputs else None
+        dims = self.dims
+        match eqn.op:
+            case Broadcast(shape):
+                return None if given and given.shape == shape else Repeat()
+            case Reshape(shape) if given:
+                if given.shape == shape:
+                    return None
+                return Regroup(common_groups(shape, given.shape))
+            case Transpose(perm):
+                return Permute(perm)
+            case Slice(axis, start, _, stride):
+                return Stretch(axis, dims(start), dims(stride))
+            case Reverse(axes):
+                return Mirror(axes)
+            case Pad(config) if given:
+                return Repeat() if given.size == 0 else self._border(config)
+            case Concat(axis):
+                return self._join(eqn, axis)
+            case Iota(_, _, axis):
+                return Count(axis)
+            case Gather(axis, mode) if given:
+                rank = self.body.type(eqn.inputs[1]).ndim
+                return Repeat() if given.size == 0 else Take(axis, rank, mode)
+            case DynamicSlice(sizes) if given:
+                return self._window(eqn, sizes, given.shape)
+        raise CapabilityError(f"{eqn.op} is no step of a pointwise region")
+
+    def _border(self, config: Sequence[tuple[int, int, int]]) -> Border:
+        edges = tuple(
+            Edge(axis, self.dims(abs(low)), low < 0, self.dims(interior + 1))
+            for axis, (low, high, interior) in enumerate(config)
+            if (low, high, interior) != (0, 0, 0)
+        )
+        return Border(edges)
+
+    def _join(self, eqn: Eqn, axis: int) -> Join:
+        starts = []
+        start = 0
+        for operand in eqn.inputs:
+            type = self.body.type(operand)
+            if type.size:
+                starts.append(self.dims(start))
+            start += type.shape[axis]
+        return Join(axis, tuple(starts))
+
+    def _window(
+        self, eqn: Eqn, sizes: Sequence[int], shape: Sequence[int]
+    ) -> Action | None:
+        moving = _moving_axes(sizes, shape)
+        if not moving:
+            return None
+        starts = [eqn.inputs[1 + axis] for axis in moving]
+        if len(moving) == 1 and isinstance(starts[0], Scalar):
+            axis = moving[0]
+            start = min(max(int(starts[0].value), 0), shape[axis] - sizes[axis])
+            return Stretch(axis, self.dims(start), 1)
+        return Window(tuple(moving))
+
+
+def fill_value(dtype: DType) -> Scalar:
+    """What an out-of-range gather in mode FILL gives."""
+    if dtype.is_signed:
+        return Scalar(dtype, 1 << dtype.bits - 1)
+    if dtype.is_unsigned:
+        return Scalar(dtype, (1 << dtype.bits) - 1)
+    return Scalar.of(True if dtype.is_bool else float("nan"), dtype)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def _alignment(view: View) -> int:
+    """What the address of a buffer is a multiple of, in bytes."""
+    offset = view.range.offset
+    return min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT

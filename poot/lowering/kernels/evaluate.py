@@ -1,0 +1,409 @@
+"""Computes values of a Region at an index, on demand.
+
+Each step is asked for the elements that the lanes need and asks its operands in turn.
+A value that was computed at an index is not computed there again. Operands are asked
+for by `yield`, so that a long chain of steps needs no deep recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from poot.core.dtypes import DType, Scalar
+from poot.core.ops.indexing import GatherMode
+from poot.lowering.kernels.coordinates import (
+    Coordinate,
+    Coordinates,
+    Lanes,
+    Strided,
+)
+from poot.lowering.kernels.describe import fill_value
+from poot.lowering.kernels.elementwise import (
+    apply_lanes,
+    counted,
+    piece,
+    together,
+)
+from poot.lowering.kernels.index import SCALAR_INDEX, Block, Index, IndexMaps
+from poot.lowering.kernels.memory import ChunkMemory, form, literal
+from poot.lowering.kernels.pack import Pack, lane_of
+from poot.lowering.kernels.region import (
+    Apply,
+    Border,
+    Count,
+    Dim,
+    Edge,
+    Given,
+    Join,
+    Load,
+    Mirror,
+    Permute,
+    PutTogether,
+    Ref,
+    Region,
+    Regroup,
+    Repeat,
+    Source,
+    Step,
+    Stretch,
+    Take,
+    TakeApart,
+    Window,
+)
+from poot.lowering.spirv.builder import Pointer, Size, Value
+from poot.lowering.spirv.types import U32, U64
+
+# Sizes in metadata are below this.
+SIZE_LIMIT = 1 << 31
+
+Wish = tuple[Ref, Index]
+Steps = Generator[Wish, Pack, Pack]
+GivenValue = Callable[[Index], Pack]
+
+
+class Evaluator:
+    """Evaluates the steps of one Region inside one kernel."""
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        region: Region,
+        pointers: Sequence[Pointer],
+        given: Sequence[GivenValue] = (),
+    ) -> None:
+        self.coordinates = coordinates
+        self.k = coordinates.k
+        self.region = region
+        self.maps = IndexMaps(coordinates)
+        self.memory = ChunkMemory(coordinates)
+        self._pointers = pointers
+        self._given = given
+        # What is known in each open block, innermost last.
+        self._known: list[dict[Wish, Pack]] = [{}]
+        self._rules: dict[type, Callable[[Any, Step, Index], Steps | Pack]] = {
+            Load: self._load,
+            Given: self._hold,
+            Apply: self._apply,
+            Repeat: self._repeat,
+            Permute: self._permute,
+            Regroup: self._regroup,
+            Stretch: self._stretch,
+            Mirror: self._mirror,
+            Border: self._border,
+            Join: self._join,
+            Count: self._count,
+            Take: self._take,
+            Window: self._window,
+            TakeApart: self._take_apart,
+            PutTogether: self._put_together,
+        }
+
+    # --- sizes --------------------------------------------------------------
+
+    def size(self, dim: Dim) -> Size:
+        if isinstance(dim, int):
+            return dim
+        word = self.k.metadata(dim.number, limit=SIZE_LIMIT)
+        return self.coordinates.note_multiple(word, dim.multiple)
+
+    def sizes(self, dims: Sequence[Dim]) -> tuple[Size, ...]:
+        return tuple(self.size(dim) for dim in dims)
+
+    def shape(self, ref: Ref) -> tuple[Size, ...]:
+        return () if isinstance(ref, Scalar) else self.sizes(self._step(ref).shape)
+
+    def dtype(self, ref: Ref) -> DType:
+        return ref.dtype if isinstance(ref, Scalar) else self._step(ref).dtype
+
+    def _step(self, ref: int) -> Step:
+        return self.region.steps[ref]
+
+    # --- driving ------------------------------------------------------------
+
+    def value(self, ref: Ref, index: Index) -> Pack:
+        """The elements of a value that the lanes of `index` look at."""
+        wish = ref, index
+        found = self._find(wish)
+        return self._run(wish) if found is None else found
+
+    def _run(self, wish: Wish) -> Pack:
+        waiting: list[tuple[Wish, Steps]] = []
+        while True:
+            pack = self._find(wish)
+            if pack is None:
+                started = self._start(wish)
+                if isinstance(started, Generator):
+                    waiting.append((wish, started))
+                    pack = None
+                else:
+                    pack = self._learn(wish, started)
+            while waiting:
+                try:
+                    steps = waiting[-1][1]
+                    wish = next(steps) if pack is None else steps.send(pack)
+                    break
+                except StopIteration as end:
+                    pack = self._learn(waiting.pop()[0], end.value)
+            else:
+                assert pack is not None
+                return pack
+
+    def _start(self, wish: Wish) -> Steps | Pack:
+        ref, index = wish
+        if isinstance(ref, Scalar):
+            return (literal(self.k, ref),)
+        step = self._step(ref)
+        return self._rules[type(step.action)](step.action, step, index)
+
+    def _find(self, wish: Wish) -> Pack | None:
+        for known in reversed(self._known):
+            found = known.get(wish)
+            if found is not None:
+                return found
+        return None
+
+    def _learn(self, wish: Wish, pack: Pack) -> Pack:
+        self._known[-1][wish] = pack
+        return pack
+
+    @contextmanager
+    def _branch(self, condition: Value) -> Iterator[None]:
+        """A block of the kernel; what is computed in it is forgotten at its end."""
+        with self.k.when(condition):
+            self._known.append({})
+            try:
+                yield
+            finally:
+                self._known.pop()
+
+    # --- operands and elementwise steps -------------------------------------
+
+    def _load(self, action: Load, step: Step, index: Index) -> Pack:
+        source = self.region.sources[action.source]
+        return self.memory.load(
+            self._pointers[source.pointer],
+            source.dtype,
+            self._place(source, index),
+            self.size(source.bound),
+            source.alignment,
+        )
+
+    def _place(self, source: Source, index: Index) -> Coordinate:
+        """Where in its buffer an element of an operand stands."""
+        at: Coordinate = self.coordinates.uniform(self.size(source.offset))
+        axis = 0
+        for count, stride in source.groups:
+            if stride != 0:
+                flat = self.maps.merged(index, axis, axis + count)
+                step = self.coordinates.scale(flat, self.size(stride))
+                at = self.coordinates.add(at, step)
+            axis += count
+        return at
+
+    def _hold(self, action: Given, step: Step, index: Index) -> Pack:
+        return self._given[action.number](index)
+
+    def _apply(self, action: Apply, step: Step, index: Index) -> Steps:
+        packs = []
+        for ref in step.inputs:
+            packs.append((yield ref, self._operand_index(ref, index)))
+        given = self.dtype(step.inputs[-1])
+        return apply_lanes(self.k, action.op, packs, given, step.dtype)
+
+    def _operand_index(self, ref: Ref, index: Index) -> Index:
+        """The index of an operand that is broadcast to the shape of `index`."""
+        if isinstance(ref, Scalar):
+            return SCALAR_INDEX
+        shape = self.shape(ref)
+        return index if shape == index.sizes else self.maps.broadcast(index, shape)
+
+    # --- steps that move elements -------------------------------------------
+
+    def _repeat(self, action: Repeat, step: Step, index: Index) -> Steps:
+        ref = step.inputs[0]
+        return (yield ref, self._operand_index(ref, index))
+
+    def _permute(self, action: Permute, step: Step, index: Index) -> Steps:
+        return (yield step.inputs[0], self.maps.transpose(index, action.perm))
+
+    def _regroup(self, action: Regroup, step: Step, index: Index) -> Steps:
+        ref = step.inputs[0]
+        there = self.maps.reshape(index, self.shape(ref), action.groups)
+        return (yield ref, there)
+
+    def _stretch(self, action: Stretch, step: Step, index: Index) -> Steps:
+        ref = step.inputs[0]
+        size = self.shape(ref)[action.axis]
+        start, stride = self.size(action.start), self.size(action.stride)
+        return (yield ref, self.maps.stretch(index, action.axis, size, start, stride))
+
+    def _mirror(self, action: Mirror, step: Step, index: Index) -> Steps:
+        return (yield step.inputs[0], self.maps.reverse(index, action.axes))
+
+    def _border(self, action: Border, step: Step, index: Index) -> Steps:
+        ref, fill = step.inputs
+        inside: list[Pack] = []
+        for edge in action.edges:
+            size = self.shape(ref)[edge.axis]
+            index, masks = self._within(edge, size, index)
+            inside += masks
+        value = yield ref, index
+        other = yield fill, SCALAR_INDEX
+        return self._choose(inside, value, other)
+
+    def _within(self, edge: Edge, size: Size, index: Index) -> tuple[Index, list[Pack]]:
+        """The index inside a border along one axis, and where it is inside."""
+        maps, coordinates = self.maps, self.coordinates
+        low = self.size(edge.low)
+        distance = coordinates.uniform(low) if edge.cut else self._negative(low)
+        if edge.spread == 1:
+            inside = maps.inside(index, edge.axis, distance, size)
+            return maps.moved(index, edge.axis, size, distance), [inside]
+        spread = self.size(edge.spread)
+        at = coordinates.add(maps.axis(index, edge.axis), distance)
+        reach = self.k.add(self.k.mul(self.k.sub(size, 1), spread), 1)
+        place = coordinates.divide(at, spread)
+        rest = coordinates.remainder(at, spread)
+        masks = [coordinates.below(at, reach), coordinates.below(rest, 1)]
+        return maps.with_axis(index, edge.axis, size, place), masks
+
+    def _choose(self, inside: Sequence[Pack], value: Pack, other: Pack) -> Pack:
+        """`value` where all of `inside` hold, else `other`."""
+        k = self.k
+        lanes = max(len(pack) for pack in (*inside, value, other))
+        chosen = []
+        for lane in range(lanes):
+            truth = k.bool_(True)
+            for mask in inside:
+                truth = k.logical_and(truth, lane_of(mask, lane))
+            chosen.append(k.select(truth, lane_of(value, lane), lane_of(other, lane)))
+        return tuple(chosen)
+
+    def _join(self, action: Join, step: Step, index: Index) -> Steps:
+        k, maps = self.k, self.maps
+        if len(step.inputs) == 1:
+            return (yield step.inputs[0], index)
+        lanes = 1 if index.is_uniform else self.coordinates.lanes
+        kind = form(step.dtype)
+        results = [k.variable(kind, k.bits(kind, 0)) for _ in range(lanes)]
+        for ref, first in zip(step.inputs, action.starts, strict=True):
+            distance = self._negative(self.size(first))
+            size = self.shape(ref)[action.axis]
+            inside = maps.inside(index, action.axis, distance, size)
+            with self._branch(self._any(inside)):
+                pack = yield ref, maps.moved(index, action.axis, size, distance)
+                for lane, result in enumerate(results):
+                    value = lane_of(pack, lane)
+                    if len(inside) > 1:
+                        value = k.select(inside[lane], value, result.load())
+                    result.store(value)
+        return tuple(result.load() for result in results)
+
+    def _any(self, mask: Pack) -> Value:
+        found = mask[0]
+        for truth in mask[1:]:
+            found = self.k.logical_or(found, truth)
+        return found
+
+    def _count(self, action: Count, step: Step, index: Index) -> Pack:
+        at = self.maps.axis(index, action.axis)
+        return self._numbers(at, step.dtype)
+
+    def _numbers(self, at: Coordinate, dtype: DType) -> Pack:
+        places = self.coordinates.distinct(at)
+        return tuple(counted(self.k, place, dtype) for place in places)
+
+    # --- steps that read where data says ------------------------------------
+
+    def _take(self, action: Take, step: Step, index: Index) -> Steps:
+        source, at = step.inputs
+        axis, rank = action.axis, action.rank
+        maps = self.maps
+        wanted = yield at, Index(maps.take(index, axis, axis + rank))
+        size = self.shape(source)[axis]
+        place = self._clamped(wanted, self.dtype(at), size)
+        value = yield (
+            source,
+            Index(
+                (
+                    *maps.take(index, 0, axis),
+                    Block((size,), place),
+                    *maps.take(index, axis + rank, len(index.sizes)),
+                )
+            ),
+        )
+        if action.mode is not GatherMode.FILL:
+            return value
+        inside = tuple(self._is_below(each, size) for each in wanted)
+        return self._choose([inside], value, (self._fill(step.dtype),))
+
+    def _fill(self, dtype: DType) -> Value:
+        return literal(self.k, fill_value(dtype))
+
+    def _window(self, action: Window, step: Step, index: Index) -> Steps:
+        source, *starts = step.inputs
+        whole = self.shape(source)
+        block = index.sizes
+        for axis, ref in zip(action.axes, starts, strict=True):
+            wanted = yield ref, SCALAR_INDEX
+            room = self.k.add(self.k.sub(whole[axis], block[axis]), 1)
+            place = self._clamped(wanted, self.dtype(ref), room)
+            index = self.maps.moved(index, axis, whole[axis], place)
+        return (yield source, index)
+
+    def _clamped(self, wanted: Pack, dtype: DType, size: Size) -> Coordinate:
+        """Integers as a coordinate, the nearest below `size`."""
+        values = tuple(self._clamp(value, dtype, size) for value in wanted)
+        places = tuple(self.coordinates.linear(value) for value in values)
+        return Strided(places[0], 0) if len(places) == 1 else Lanes(places)
+
+    def _clamp(self, value: Value, dtype: DType, size: Size) -> Value:
+        k = self.k
+        last = k.value(k.sub(size, 1))
+        if dtype.is_signed:
+            value = k.max(value, 0)
+        if value.ty.scalar.bits == 64:
+            value = k.convert(k.min(value, k.convert(last, value.ty)), U32)
+        else:
+            value = k.min(k.bitcast(value, U32), last)
+        return k.assume_below(value, size) if isinstance(size, int) else value
+
+    def _is_below(self, value: Value, size: Size) -> Value:
+        """Whether an integer is in 0..size-1; negative ones are large if unsigned."""
+        k = self.k
+        if value.ty.scalar.bits == 64:
+            return k.lt(k.bitcast(value, U64), k.convert(k.value(size), U64))
+        return k.lt(k.bitcast(value, U32), size)
+
+    # --- bits ---------------------------------------------------------------
+
+    def _take_apart(self, action: TakeApart, step: Step, index: Index) -> Steps:
+        ref = step.inputs[0]
+        last = len(index.sizes) - 1
+        whole = yield ref, Index(self.maps.take(index, 0, last))
+        numbers = self.coordinates.distinct(self.maps.axis(index, last))
+        given = self.dtype(ref)
+        return tuple(
+            piece(
+                self.k, lane_of(whole, lane), lane_of(numbers, lane), given, step.dtype
+            )
+            for lane in range(max(len(whole), len(numbers)))
+        )
+
+    def _put_together(self, action: PutTogether, step: Step, index: Index) -> Steps:
+        ref = step.inputs[0]
+        packs = []
+        for number in range(action.count):
+            place = self.coordinates.uniform(number)
+            last = Block((action.count,), place)
+            packs.append((yield ref, Index((*index.blocks, last))))
+        given = self.dtype(ref)
+        return tuple(
+            together(self.k, [lane_of(p, lane) for p in packs], given, step.dtype)
+            for lane in range(max(len(pack) for pack in packs))
+        )
+
+    def _negative(self, size: Size) -> Coordinate:
+        return self.coordinates.scale(self.coordinates.uniform(size), -1)

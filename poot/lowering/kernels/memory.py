@@ -1,0 +1,287 @@
+"""Loads and stores of whole chunks, in every dtype, on every device.
+
+A chunk's elements come and go as 32-bit words, up to four at a time, so that 8- and
+16-bit elements need no storage feature and no bit changes on the way. In between they
+are in compute form, one Value a lane:
+
+    bool           a truth value
+    i8 i16 i32     I32          u8 u16 u32     U32
+    i64 u64        I64, U64
+    f16 bf16 f32   F32          f64            F64
+    f8…            U32 that holds the bits
+
+Stores write whole words: past the last element of a tensor of small elements they may
+reach into the padding of its buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from poot.core import dtypes
+from poot.core.dtypes import DType, Scalar
+from poot.core.errors import LoweringError
+from poot.lowering.kernels.coordinates import (
+    Coordinate,
+    Coordinates,
+    Linear,
+    Strided,
+)
+from poot.lowering.kernels.math import pack16, unpack16
+from poot.lowering.kernels.pack import Pack, lane_of
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
+from poot.lowering.spirv.types import (
+    BOOL,
+    F32,
+    F64,
+    I32,
+    I64,
+    U32,
+    U64,
+    ScalarType,
+    vector,
+)
+
+WORD_BYTES = 4
+_WIDE = {dtypes.int64: I64, dtypes.uint64: U64, dtypes.float64: F64}
+
+
+def form(dtype: DType) -> ScalarType:
+    """The type of an element in compute form."""
+    if dtype in _WIDE:
+        return _WIDE[dtype]
+    if dtype.is_bool:
+        return BOOL
+    if dtype.is_float:
+        return F32
+    return I32 if dtype.is_signed else U32
+
+
+def literal(k: KernelBuilder, scalar: Scalar) -> Value:
+    """A literal in compute form."""
+    dtype = scalar.dtype
+    if dtype.is_float and dtype.itemsize < 4:
+        return k.bits(F32, Scalar.of(scalar.value, dtypes.float32).bits)
+    if dtype.is_integer:
+        return k.const(form(dtype), int(scalar.value))
+    return k.bits(form(dtype), scalar.bits)
+
+
+# --- between bits and compute form ------------------------------------------
+
+
+def from_bits(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
+    """Compute form of an element of up to 32 bits, which stand in a u32."""
+    if dtype.is_bool:
+        return k.ne(bits, 0)
+    if dtype.is_float and dtype.itemsize == 2:
+        return unpack16(k, bits, dtype)
+    if dtype.is_signed and dtype.itemsize < WORD_BYTES:
+        unused = 32 - dtype.bits
+        signed = k.bitcast(bits, I32)
+        return k.sar(k.shl(signed, unused), unused)
+    return k.bitcast(bits, form(dtype))
+
+
+def to_bits(k: KernelBuilder, value: Value, dtype: DType) -> Value:
+    """The bits of an element of up to 32 bits in a u32, those above them 0."""
+    if dtype.is_bool:
+        return k.convert(value, U32)
+    if dtype.is_float and dtype.itemsize == 2:
+        return pack16(k, value, dtype)
+    bits = k.bitcast(value, U32)
+    return bits if dtype.itemsize == WORD_BYTES else k.and_(bits, (1 << dtype.bits) - 1)
+
+
+def from_words(k: KernelBuilder, words: Sequence[Value], dtype: DType) -> list[Value]:
+    """The elements of neighbouring words, lowest bits first."""
+    if dtype.itemsize > WORD_BYTES:
+        pairs = zip(words[::2], words[1::2], strict=True)
+        two = vector(U32, 2)
+        return [k.bitcast(k.construct(two, *pair), form(dtype)) for pair in pairs]
+    mask = (1 << dtype.bits) - 1
+    elements = []
+    for word in words:
+        for shift in range(0, 32, dtype.bits):
+            bits = k.shr(word, shift)
+            last = shift + dtype.bits == 32
+            elements.append(from_bits(k, bits if last else k.and_(bits, mask), dtype))
+    return elements
+
+
+def to_words(k: KernelBuilder, elements: Sequence[Value], dtype: DType) -> list[Value]:
+    """Neighbouring elements as words; missing ones of the last word are 0."""
+    if dtype.itemsize > WORD_BYTES:
+        pairs = [k.bitcast(element, vector(U32, 2)) for element in elements]
+        return [k.extract(pair, half) for pair in pairs for half in range(2)]
+    count = WORD_BYTES // dtype.itemsize
+    words = []
+    for first in range(0, len(elements), count):
+        word = to_bits(k, elements[first], dtype)
+        for place, element in enumerate(elements[first + 1 : first + count], 1):
+            bits = k.shl(to_bits(k, element, dtype), place * dtype.bits)
+            word = k.or_(word, bits)
+        words.append(word)
+    return words
+
+
+# --- buffers ----------------------------------------------------------------
+
+
+class ChunkMemory:
+    """Loads the elements at a coordinate, stores those of a chunk."""
+
+    def __init__(self, coordinates: Coordinates) -> None:
+        self.coordinates = coordinates
+        self.k = coordinates.k
+
+    def load(
+        self,
+        pointer: Pointer,
+        dtype: DType,
+        at: Coordinate,
+        bound: Size,
+        alignment: int = 16,
+    ) -> Pack:
+        """Elements `at`, out of a buffer of `bound` elements, in compute form.
+
+        Equal places are loaded once, neighbouring ones together where the address,
+        known to be a multiple of `alignment` bytes, allows it.
+        """
+        maps = self.coordinates
+        if isinstance(at, Strided) and at.step == 0:
+            return (self._element(pointer, dtype, at.base, bound),)
+        run = self._run(at, dtype, alignment)
+        elements: list[Value] = []
+        for lane in range(0, maps.lanes, run):
+            place = maps.place(at, lane)
+            if run == 1:
+                elements.append(self._element(pointer, dtype, place, bound))
+            else:
+                words = self._words(pointer, dtype, place, bound, run)
+                elements += from_words(self.k, words, dtype)
+        return tuple(elements)
+
+    def _run(self, at: Coordinate, dtype: DType, alignment: int) -> int:
+        """How many neighbouring elements can be loaded as aligned words."""
+        if not isinstance(at, Strided) or at.step != 1:
+            return 1
+        maps = self.coordinates
+        run = math.gcd(maps.lanes, maps.multiple(at.base))
+        while run * dtype.itemsize >= WORD_BYTES and alignment % min(
+            run * dtype.itemsize, 16
+        ):
+            run //= 2
+        return run if run * dtype.itemsize >= WORD_BYTES else 1
+
+    def _words(
+        self, pointer: Pointer, dtype: DType, place: Linear, bound: Size, count: int
+    ) -> list[Value]:
+        """The words of `count` neighbouring elements."""
+        k = self.k
+        total = count * dtype.itemsize // WORD_BYTES
+        width = min(total, 4)
+        unit_bytes = width * WORD_BYTES
+        words: list[Value] = []
+        for part in range(total // width):
+            unit = self._unit(place, dtype, unit_bytes, part)
+            # Buffers are padded to whole units.
+            units = self._units(bound, dtype, unit_bytes)
+            if width == 1:
+                words.append(k.load(pointer, U32, unit, units))
+            else:
+                loaded = k.load(pointer, vector(U32, width), unit, units)
+                words += [k.extract(loaded, i) for i in range(width)]
+        return words
+
+    def _unit(self, place: Linear, dtype: DType, unit_bytes: int, part: int) -> Value:
+        """The number of the unit of `unit_bytes` bytes at a place, `part` further."""
+        maps = self.coordinates
+        if unit_bytes >= dtype.itemsize:
+            count = unit_bytes // dtype.itemsize
+            at = maps.divide(maps.uniform(place), count)
+        else:
+            at = maps.scale(maps.uniform(place), dtype.itemsize // unit_bytes)
+        return maps.value(maps.place(maps.shift(at, part), 0))
+
+    def _units(self, bound: Size, dtype: DType, unit_bytes: int) -> Size:
+        if unit_bytes % dtype.itemsize == 0:
+            return self.k.ceil_div(bound, unit_bytes // dtype.itemsize)
+        return self.k.mul(bound, dtype.itemsize // unit_bytes)
+
+    def _element(
+        self, pointer: Pointer, dtype: DType, place: Linear, bound: Size
+    ) -> Value:
+        k = self.k
+        index = self.coordinates.value(place)
+        if dtype.itemsize > WORD_BYTES:
+            pair = k.load(pointer, vector(U32, 2), index, bound)
+            return k.bitcast(pair, form(dtype))
+        if dtype.itemsize == WORD_BYTES:
+            return from_bits(k, k.load(pointer, U32, index, bound), dtype)
+        return from_bits(k, k.load_small(pointer, dtype.bits, index, bound), dtype)
+
+    def store(
+        self,
+        pointer: Pointer,
+        dtype: DType,
+        chunk: Value,
+        pack: Pack,
+        total: Size,
+        alignment: int = 16,
+    ) -> None:
+        """Write chunk number `chunk` of a dense tensor of `total` elements."""
+        k, lanes = self.k, self.coordinates.lanes
+        elements = [lane_of(pack, lane) for lane in range(lanes)]
+        words = to_words(k, elements, dtype)
+        width = min(len(words), 4)
+        while width > 1 and alignment % (width * WORD_BYTES):
+            width //= 2
+        if alignment % WORD_BYTES:
+            raise LoweringError(
+                f"store of {dtype}: the buffer stands at a multiple of {alignment} B; "
+                f"results need {WORD_BYTES}. Align the buffers"
+            )
+        if width == 1:
+            self._store_words(pointer, chunk, words, self._word_total(dtype, total))
+        elif self.coordinates.multiple(total) % lanes == 0:
+            self._store_units(pointer, chunk, words, width, dtype, total)
+        else:
+            full = k.le(k.mul(k.add(chunk, 1), lanes), total)
+            with k.when(full) as branch:
+                self._store_units(pointer, chunk, words, width, dtype, total)
+            with branch.otherwise():
+                count = self._word_total(dtype, total)
+                self._store_words(pointer, chunk, words, count)
+
+    def _word_total(self, dtype: DType, total: Size) -> Size:
+        return self._units(total, dtype, WORD_BYTES)
+
+    def _store_units(
+        self,
+        pointer: Pointer,
+        chunk: Value,
+        words: Sequence[Value],
+        width: int,
+        dtype: DType,
+        total: Size,
+    ) -> None:
+        """All words of a chunk that lies wholly in the tensor."""
+        k = self.k
+        unit = vector(U32, width)
+        parts = len(words) // width
+        bound = self._units(total, dtype, width * WORD_BYTES)
+        for part in range(parts):
+            place = k.add(k.mul(chunk, parts), part)
+            value = k.construct(unit, *words[part * width : (part + 1) * width])
+            k.store(pointer, unit, place, value, bound)
+
+    def _store_words(
+        self, pointer: Pointer, chunk: Value, words: Sequence[Value], total: Size
+    ) -> None:
+        """Those words of a chunk that lie in the tensor."""
+        k = self.k
+        for number, word in enumerate(words):
+            place = k.add(k.mul(chunk, len(words)), number)
+            k.store(pointer, U32, place, word, total)

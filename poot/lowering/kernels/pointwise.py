@@ -1,0 +1,185 @@
+"""Pointwise regions: one kernel computes all results, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.errors import LimitError, LoweringError
+from poot.core.graph import Graph
+from poot.core.ops.composite import Fused
+from poot.core.ops.elementwise import (
+    Binary,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    Select,
+    Unary,
+)
+from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.shape import (
+    Broadcast,
+    Concat,
+    Iota,
+    Pad,
+    Reshape,
+    Reverse,
+    Slice,
+    Transpose,
+)
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.cache import kernel_cache
+from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
+from poot.lowering.kernels.describe import describe
+from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
+from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.region import Apply, Region
+from poot.lowering.kernels.schedule import (
+    PointwiseSchedule,
+    choose_lanes,
+    choose_schedule,
+)
+from poot.lowering.plan.context import PlanContext
+from poot.lowering.plan.layout import View
+from poot.lowering.plan.rules import lower
+from poot.lowering.program import Access, Kernel
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
+
+# Element numbers are u32, those of lanes past the end included.
+_MOST_ELEMENTS = (1 << 32) - (1 << 16)
+
+
+@lower.define(Fused)
+def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan a region as one launch."""
+    assert isinstance(eqn.op, Fused)
+    operands = [ctx.view(operand) for operand in eqn.inputs]
+    outs = [ctx.output(out) for out in eqn.outs]
+    lower_region(ctx, eqn.op.body, operands, outs)
+
+
+@lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
+@lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
+@lower.define(Gather, DynamicSlice)
+def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan one primitive as a region of its own."""
+    builder = Builder()
+    inputs: dict[ValueId, ValueId] = {}
+    for operand in eqn.inputs:
+        if not isinstance(operand, Scalar) and operand not in inputs:
+            inputs[operand] = builder.input(ctx.type(operand))
+
+    def inner(operand: Operand) -> Operand:
+        return operand if isinstance(operand, Scalar) else inputs[operand]
+
+    outs = builder.emit(eqn.op, tuple(inner(operand) for operand in eqn.inputs))
+    builder.result(outs[0])
+    operands = [ctx.view(operand) for operand in inputs]
+    lower_region(ctx, builder.finish(), operands, [ctx.output(eqn.out)])
+
+
+def lower_region(
+    ctx: PlanContext,
+    body: Graph,
+    operands: Sequence[View | Scalar],
+    outs: Sequence[View],
+) -> None:
+    """Launch the kernel that writes the results of `body` to `outs`."""
+    _require_one_shape(body)
+    total = outs[0].size
+    if total == 0:
+        return
+    dtypes = [view.dtype for view in (*operands, *outs) if isinstance(view, View)]
+    lanes = choose_lanes(dtypes, len(body.eqns), total)
+    described = describe(body, operands, outs, lanes, _is_generic(ctx, operands, outs))
+    schedule = choose_schedule(ctx.info, lanes, total)
+    kernel = pointwise_kernel(ctx.info, described.region, schedule)
+    applied = sum(isinstance(s.action, Apply) for s in described.region.steps)
+    ctx.emit(
+        kernel,
+        [*described.buffers, *outs],
+        schedule.groups(total),
+        metadata=described.words if kernel.uses_metadata else (),
+        flops=applied * total,
+        reads=described.reads,
+    )
+
+
+def _require_one_shape(body: Graph) -> None:
+    shapes = {type.shape for type in body.result_types}
+    if len(shapes) != 1:
+        given = ", ".join(map(str, body.result_types))
+        raise LoweringError(
+            f"the results of a pointwise region have one shape; given {given}. "
+            "Make one region a shape"
+        )
+    (size,) = {type.size for type in body.result_types}
+    if size > _MOST_ELEMENTS:
+        raise LimitError(
+            f"a pointwise region of {size} elements; the most is {_MOST_ELEMENTS}. "
+            "Split the tensor"
+        )
+
+
+def _is_generic(
+    ctx: PlanContext, operands: Sequence[View | Scalar], outs: Sequence[View]
+) -> bool:
+    """Whether sizes go into metadata: huge ones do not fit the words there."""
+    views = [view for view in (*operands, *outs) if isinstance(view, View)]
+    return ctx.generic and all(view.bound < SIZE_LIMIT for view in views)
+
+
+# --- the kernel -------------------------------------------------------------
+
+
+@kernel_cache
+def pointwise_kernel(
+    info: DeviceInfo, region: Region, schedule: PointwiseSchedule
+) -> Kernel:
+    """The kernel of a region. Operands: the buffers read, then the results."""
+    dtype = region.targets[0].dtype
+    name = f"pointwise_{dtype}_{len(region.steps)}"
+    k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
+    sources = [
+        k.operand(f"x{number}", Access.READ, indirect=indirect)
+        for number, indirect in enumerate(region.pointers)
+    ]
+    targets = [
+        k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
+        for number, target in enumerate(region.targets)
+    ]
+    group = k.mul(k.workgroup_index(), schedule.workgroup * schedule.chunks)
+    first = k.add(group, k.local_index())
+    if schedule.chunks == 1:
+        _chunk(k, region, schedule.lanes, sources, targets, first)
+    else:
+        with k.loop(schedule.chunks) as i:
+            chunk = k.add(first, k.mul(i, schedule.workgroup))
+            _chunk(k, region, schedule.lanes, sources, targets, chunk)
+    return k.finish(str(schedule))
+
+
+def _chunk(
+    k: KernelBuilder,
+    region: Region,
+    lanes: int,
+    sources: Sequence[Pointer],
+    targets: Sequence[Pointer],
+    chunk: Value,
+) -> None:
+    """Compute chunk number `chunk` of all results, if there is one."""
+    coordinates = Coordinates(k, lanes)
+    evaluator = Evaluator(coordinates, region, sources)
+    total = evaluator.size(region.total)
+    with k.when(k.lt(chunk, k.ceil_div(total, lanes))):
+        flat = Strided(Linear(((chunk, lanes),)), 1 if lanes > 1 else 0)
+        index = Index((Block(evaluator.sizes(region.shape), flat),))
+        packs = [evaluator.value(target.value, index) for target in region.targets]
+        # Only now, since a result may overwrite an operand.
+        for target, pointer, pack in zip(region.targets, targets, packs, strict=True):
+            evaluator.memory.store(
+                pointer, target.dtype, chunk, pack, total, target.alignment
+            )
