@@ -79,8 +79,8 @@ def _operands(dispatch: Dispatch) -> Iterator[tuple[bool, BufferRange]]:
     for operand, span in zip(kernel.operands, dispatch.operands, strict=True):
         if span.space in TABLE_SPACES and not operand.indirect:
             raise LoweringError(
-                f"kernel {kernel.name}: operand {operand.name} is {span}, whose address "
-                "changes from call to call, so that it must be indirect"
+                f"kernel {kernel.name}: operand {operand.name} is {span}, whose "
+                "address changes from call to call, so that it must be indirect"
             )
         yield operand.indirect, span
 

@@ -7,6 +7,9 @@ from itertools import islice
 from typing import Any
 
 ALIGNMENT = 64
+# Sizes up to here come in 16 steps an octave, larger ones in steps of a page, so that
+# freed chunks fit again and lists of equal chunks stay few.
+_FINE, _COARSE, _PAGE = 1 << 10, 1 << 20, 1 << 12
 # How many chunks of the one size class that may hold too small ones are looked at.
 _TRIES = 16
 # A freed block of its own is given out again if no more than this share is wasted.
@@ -14,7 +17,14 @@ _WASTE = 4
 
 
 def rounded(size_bytes: int) -> int:
-    return (size_bytes + ALIGNMENT - 1) & -ALIGNMENT
+    """The size of the chunk for so many bytes."""
+    if size_bytes <= _FINE:
+        step = ALIGNMENT
+    elif size_bytes <= _COARSE:
+        step = 1 << ((size_bytes - 1).bit_length() - 5)
+    else:
+        step = _PAGE
+    return (size_bytes + step - 1) & -step
 
 
 class Block:
@@ -27,7 +37,6 @@ class Block:
         "first",
         "host",
         "memory",
-        "returned",
         "size",
     )
 
@@ -42,8 +51,6 @@ class Block:
         self.host: Any = None
         # Made for a single large chunk and never cut.
         self.alone = False
-        # Where finalizers leave chunks; the owner sets it.
-        self.returned: Any = None
         self.first = Chunk(self, 0, size)
 
     @property
@@ -60,12 +67,25 @@ class Block:
 class Chunk:
     """A piece of a block, linked to its neighbours."""
 
-    __slots__ = ("after", "before", "block", "free", "last_use", "offset", "size")
+    __slots__ = (
+        "address",
+        "after",
+        "before",
+        "block",
+        "free",
+        "last_use",
+        "offset",
+        "size",
+        "waiting",
+    )
 
     def __init__(self, block: Block, offset: int, size: int) -> None:
         self.block = block
         self.offset = offset
+        self.address = block.address + offset
         self.size = size
+        # The list that takes the chunk when its owner drops it.
+        self.waiting: list[Chunk] = []
         self.free = False
         self.before: Chunk | None = None
         self.after: Chunk | None = None
@@ -76,41 +96,57 @@ class Chunk:
 class ChunkAllocator:
     """Gives chunks out of blocks and takes them back.
 
-    A chunk that comes back first waits in a list of its exact size, uncoalesced, since
-    a replayed program asks for the same sizes again. `flush` moves all such chunks to
-    the size classes and joins neighbours.
+    A dropped chunk waits in the list of its size (`chunk.waiting`), since a replayed
+    program asks for the same sizes again. Lists are popped and appended to, which is
+    atomic, so that this much needs no lock; all methods but `waiting` do. `flush`
+    empties the lists and joins neighbours.
     """
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self._exact: dict[int, list[Chunk]] = {}
+        # Bytes of all chunks given out and not flushed since, and their maximum.
+        self.taken_bytes = self.peak_bytes = 0
+        self._waiting: dict[int, list[Chunk]] = {}
         self._classes: dict[int, dict[Chunk, None]] = {}
         self._class_bits = 0
         self._alone: dict[Chunk, None] = {}
 
+    def waiting(self, size: int) -> list[Chunk]:
+        """The list of dropped chunks of a rounded size; always the same list."""
+        return self._waiting.setdefault(size, [])
+
     def take(self, size: int) -> Chunk | None:
-        """A chunk of at least `size` (a rounded size) bytes from the blocks there are."""
-        waiting = self._exact.get(size)
-        if waiting:
-            return waiting.pop()
-        chunk = self._fitting(size)
+        """A chunk of at least `size` bytes, a rounded size, out of the blocks."""
+        chunk = self._fitting(size) or self._fitting_alone(size)
         if chunk is None:
-            return self._take_alone(size)
+            return None
         self._remove(chunk)
         chunk.free = False
-        if chunk.size > size:
+        if chunk.size > size and not chunk.block.alone:
             self._split(chunk, size)
+        chunk.waiting = self.waiting(chunk.size)
+        self.taken_bytes += chunk.size
+        self.peak_bytes = max(self.peak_bytes, self.taken_bytes)
         return chunk
 
-    def give(self, chunk: Chunk) -> None:
-        self._exact.setdefault(chunk.size, []).append(chunk)
-
     def flush(self) -> None:
-        """Make all chunks that came back one with their free neighbours."""
-        for waiting in self._exact.values():
-            for chunk in waiting:
+        """Make all dropped chunks one with their free neighbours."""
+        for waiting in list(self._waiting.values()):
+            while waiting:
+                try:
+                    chunk = waiting.pop()
+                except IndexError:
+                    break
+                self.taken_bytes -= chunk.size
                 self._coalesce(chunk)
-        self._exact.clear()
+
+    def in_use(self) -> tuple[int, int]:
+        """Bytes and number of the chunks that have an owner."""
+        dropped = [
+            chunk.size for waiting in self._waiting.values() for chunk in waiting
+        ]
+        taken = sum(not c.free for block in self.blocks for c in block.chunks())
+        return self.taken_bytes - sum(dropped), taken - len(dropped)
 
     def add(self, block: Block) -> None:
         self.blocks.append(block)
@@ -137,18 +173,10 @@ class ChunkAllocator:
         lowest = (larger & -larger).bit_length() - 1
         return next(iter(self._classes[lowest]))
 
-    def _take_alone(self, size: int) -> Chunk | None:
-        fitting = [
-            chunk
-            for chunk in self._alone
-            if size <= chunk.size <= size + size // _WASTE
-        ]
-        if not fitting:
-            return None
-        chunk = min(fitting, key=lambda c: c.size)
-        del self._alone[chunk]
-        chunk.free = False
-        return chunk
+    def _fitting_alone(self, size: int) -> Chunk | None:
+        most = size + size // _WASTE
+        fitting = [chunk for chunk in self._alone if size <= chunk.size <= most]
+        return min(fitting, key=lambda chunk: chunk.size, default=None)
 
     def _split(self, chunk: Chunk, size: int) -> None:
         rest = Chunk(chunk.block, chunk.offset + size, chunk.size - size)

@@ -27,7 +27,7 @@ class Completion:
         self,
         queue: Queue,
         value: int,
-        parents: Sequence[Completion] = (),
+        parents: tuple[Completion, ...] = (),
         witnesses: Sequence[WitnessSpec] = (),
         packet: Any = None,
     ) -> None:

@@ -42,6 +42,7 @@ class Context:
     __slots__ = (
         "cached",
         "completion",
+        "following",
         "memory",
         "packet",
         "readback",
@@ -67,6 +68,8 @@ class Context:
         self.cached = [-1] * len(self.table)
         self.submission = submission
         self.completion: Completion | None = None
+        # The number of the context to use after this one.
+        self.following = 0
         self.value = 0
         for index in range(len(self.packet)):
             self.packet[index] = 0

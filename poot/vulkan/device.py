@@ -87,7 +87,7 @@ class Device:
             # A CPU driver needs the core that polling would take.
             polls=not self.info.is_cpu,
         )
-        self._pools: dict[int, Pool] = {}
+        self._pools: dict[MemoryType, Pool] = {}
         layout = physical.memory
         cap = self.info.heap_bytes if heap_bytes is None else heap_bytes
         self.arrays = self._pool(layout.arrays, cap, None)
@@ -248,9 +248,9 @@ class Device:
         self, memory_type: MemoryType, cap_bytes: int, block_bytes: int | None
     ) -> Pool:
         """The pool of a memory type; purposes with one type share it."""
-        pool = self._pools.get(memory_type.number)
+        pool = self._pools.get(memory_type)
         if pool is None:
-            pool = self._pools[memory_type.number] = Pool(
+            pool = self._pools[memory_type] = Pool(
                 self._source(memory_type),
                 self.queue,
                 cap_bytes=cap_bytes,
@@ -284,7 +284,7 @@ def shared_instance() -> Instance:
 
 
 def missing_features(physical: PhysicalDevice) -> list[str]:
-    """What poot needs and the device lacks, by the names of the Vulkan specification."""
+    """What poot needs and the device lacks, by Vulkan's names."""
     missing = [name for name in REQUIRED_FEATURES if name not in physical.features]
     if physical.info.api_version < NEEDED_VERSION:
         missing.insert(0, "Vulkan " + ".".join(map(str, NEEDED_VERSION)))

@@ -32,7 +32,10 @@ _READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT
 
 
 class Emitter:
-    """Fills one command buffer. Barriers are memory barriers: addresses have no buffer."""
+    """Fills one command buffer.
+
+    Barriers are global memory barriers, since addresses name no buffer.
+    """
 
     def __init__(self, functions: DeviceTable, command_buffer: int) -> None:
         self._functions = functions

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from poot.core.errors import DeletedArrayError, DeviceError, LoweringError
-from poot.lowering.program import TABLE_SPACES, Dispatch, Program, Space
+from poot.lowering.program import (
+    TABLE_SPACES,
+    Dispatch,
+    Program,
+    ResultSpec,
+    Space,
+)
 from poot.vulkan.addresses import AddressPlan, Place, aligned, plan_addresses
+from poot.vulkan.allocator import Chunk
 from poot.vulkan.completion import Completion
 from poot.vulkan.context import Context, ContextLayout, ContextRecorder
 from poot.vulkan.copies import lower_copies
 from poot.vulkan.emit import CommandPool, Emitter
-from poot.vulkan.memory import DeviceBuffer
+from poot.vulkan.memory import DeviceBuffer, Pool
 from poot.vulkan.pipelines import Pipeline
 from poot.vulkan.queue import Submission
 from poot.vulkan.recorder import record, work_limit
@@ -89,15 +95,15 @@ class Executable:
         self.label = _label(dispatches)
         self._consts = tuple(consts)
         self._queue = device.queue
-        self._allocate = device.arrays.allocate
-        self._lock = threading.Lock()
+        self._arrays = device.arrays
+        self._witnesses = program.witnesses
         self._turn = 0
         self._closed = True
         self._pack = make_packer(program.slots) if program.slots else None
         self._needed = _needed(program)
         self._donated = sorted(program.donated)
-        self._sources, self._targets = _dynamic_cells(plan)
-        self._own_sizes = _own_sizes(program)
+        self._sources, self._targets = _dynamic_cells(plan, program)
+        self._makers = [_maker(device.arrays, spec) for spec in program.results]
         self._written = _written(program)
         self._resources = Resources(device)
         device.adopt(self._resources)
@@ -147,6 +153,7 @@ class Executable:
             low = number * per_context
             handles = held.command_pool.command_buffers[low : low + per_context]
             context = self._make_context(layout, Submission(queue, handles))
+            context.following = (number + 1) % count
             emitters = [Emitter(queue.functions, handle) for handle in handles]
             recorder.record(context, emitters)
 
@@ -164,7 +171,7 @@ class Executable:
     def call(
         self, buffers: Arguments, scalars: Sequence[Any] = ()
     ) -> tuple[list[DeviceBuffer], Completion]:
-        """Submit one replay; its results, which are written when the Completion is done.
+        """Submit one replay; its results are written when the Completion is done.
 
         `buffers` has one buffer an input, None where the input is a slot; `scalars` one
         number a slot, in the order of the program's slots. Donated buffers belong to
@@ -177,22 +184,31 @@ class Executable:
             raise DeviceError(f"the executable of {self.label} was closed")
         if self._donated:
             buffers = self._claim(buffers)
-        parents: list[Completion] = []
-        used: list[DeviceBuffer] = []
+        parents: tuple[Completion, ...] = ()
+        used = []
         for index, size in self._needed:
             buffer = buffers[index]
-            if buffer is None or buffer.size_bytes < size or buffer.is_closed:
+            if buffer is None or buffer.size_bytes < size or not buffer.address:
                 self._refuse(index, buffer)
             used.append(buffer)
             if buffer.completion is not None:
-                _note_parent(parents, buffer)
+                parents = _with_open_check(parents, buffer)
         results = self._make_results(buffers)
-        if self.commands.buffers:
-            with self._lock:
-                completion = self._submit(buffers, scalars, results, parents)
-        else:
-            completion = Completion(queue, 0, parents)
-        self._mark(used, results, completion)
+        if not self.commands.buffers:
+            return results, Completion(queue, 0, parents)
+        completion = None
+        while completion is None:
+            completion = self._submit(buffers, scalars, results, parents)
+        value = completion.value
+        for buffer in used:
+            # Another thread may have used it later and come here before.
+            if buffer.last_use < value:
+                buffer.last_use = value
+        suspect = completion if parents or self._witnesses else None
+        for number in self._written:
+            result = results[number]
+            result.ready = result.last_use = value
+            result.completion = suspect
         return results, completion
 
     def _submit(
@@ -200,79 +216,66 @@ class Executable:
         buffers: Arguments,
         scalars: Sequence[Any],
         results: Sequence[DeviceBuffer],
-        parents: Sequence[Completion],
-    ) -> Completion:
-        queue, context = self._queue, self._idle_context()
-        cached, table = context.cached, context.table
-        for cell, index, offset in self._sources:
-            address = buffers[index].address + offset  # type: ignore[union-attr]
-            if cached[cell] != address:
-                table[cell] = cached[cell] = address
-        for cell, index, offset in self._targets:
-            address = results[index].address + offset
-            if cached[cell] != address:
-                table[cell] = cached[cell] = address
-        if self._pack is not None:
-            self._pack(context.slots, scalars)
-        context.value = value = queue.submit(context.submission, self.label)
-        self._turn += 1
-        witnesses = self.program.witnesses
-        if not witnesses:
-            return Completion(queue, value, parents)
-        context.completion = Completion(
-            queue, value, parents, witnesses, context.packet
-        )
-        return context.completion
-
-    def _idle_context(self) -> Context:
-        """The context used the longest ago, when its last replay has ended."""
-        queue, contexts = self._queue, self._contexts
-        context = contexts[self._turn % len(contexts)]
-        value = context.value
-        if value > queue.completed and value > queue.poll():
-            queue.wait(value)
-        if context.completion is not None:
-            # Its packet is about to be written anew.
-            context.completion.settle()
-            context.completion = None
-        return context
+        parents: tuple[Completion, ...],
+    ) -> Completion | None:
+        """Replay the next context; None after a wait for one that was busy."""
+        queue = self._queue
+        with queue.lock:
+            context = self._contexts[self._turn]
+            last = context.value
+            if last <= queue.completed or last <= queue.poll():
+                cached, table = context.cached, context.table
+                for cell, index, offset in self._sources:
+                    address = buffers[index].address + offset  # type: ignore[union-attr]
+                    if cached[cell] != address:
+                        table[cell] = cached[cell] = address
+                for cell, index, offset in self._targets:
+                    address = results[index].address + offset
+                    if cached[cell] != address:
+                        table[cell] = cached[cell] = address
+                if self._pack is not None:
+                    self._pack(context.slots, scalars)
+                if context.completion is not None:
+                    context.completion.settle()
+                value = context.value = queue.submit_locked(
+                    context.submission, self.label
+                )
+                self._turn = context.following
+                if not self._witnesses:
+                    return Completion(queue, value, parents)
+                context.completion = Completion(
+                    queue, value, parents, self._witnesses, context.packet
+                )
+                return context.completion
+        queue.wait(last)
+        return None
 
     def _make_results(self, buffers: Arguments) -> list[DeviceBuffer]:
-        allocate = self._allocate
-        if self._own_sizes is not None:
-            return [allocate(size) for size in self._own_sizes]
         results = []
-        for spec in self.program.results:
-            if spec.input_index is not None:
-                result = buffers[spec.input_index]
-                assert result is not None
-                # Whoever held the argument holds it still.
-                if spec.input_index not in self.program.donated:
-                    result.shared = True
-            elif spec.const_index is not None:
-                result = self._consts[spec.const_index]
-                result.shared = True
-            else:
-                result = allocate(spec.type.size_bytes)
-            results.append(result)
+        for spec, (dropped, size) in self._makers:
+            if spec is not None:
+                results.append(self._passed_on(spec, buffers))
+                continue
+            try:
+                results.append(DeviceBuffer(dropped.pop(), size))
+            except IndexError:
+                results.append(self._arrays.allocate(size))
         return results
 
-    def _mark(
-        self,
-        used: Sequence[DeviceBuffer],
-        results: Sequence[DeviceBuffer],
-        completion: Completion,
-    ) -> None:
-        """Note on each buffer which work touches it, and on which checks it depends."""
-        value = completion.value
-        for buffer in used:
-            if buffer.last_use < value:
-                buffer.last_use = value
-        suspect = completion if completion.is_suspect else None
-        for number in self._written:
-            result = results[number]
-            result.ready = result.last_use = value
-            result.completion = suspect
+    def _passed_on(self, spec: ResultSpec, buffers: Arguments) -> DeviceBuffer:
+        """A result that is an input or a constant."""
+        if spec.const_index is not None:
+            result = self._consts[spec.const_index]
+        else:
+            assert spec.input_index is not None
+            given = buffers[spec.input_index]
+            if given is None:
+                self._refuse(spec.input_index, given)
+            result = given
+        # Whoever holds a constant, or an argument not donated, holds it still.
+        if spec.input_index not in self.program.donated:
+            result.shared = True
+        return result
 
     def _claim(self, buffers: Arguments) -> Arguments:
         """Arguments in which nobody else holds the donated buffers."""
@@ -300,12 +303,12 @@ class Executable:
 
     def close(self) -> None:
         """Wait for the calls under way and free everything; later calls raise."""
-        with self._lock:
+        with self._queue.lock:
             if self._closed:
                 return
             self._closed = True
-            self._queue.wait(self._resources.last_value)
-            self.device.retire(self._resources)
+        self._queue.wait(self._resources.last_value)
+        self.device.retire(self._resources)
         self.device.collect()
 
     def __del__(self) -> None:
@@ -334,33 +337,39 @@ def _needed(program: Program) -> list[tuple[int, int]]:
     return [
         (index, needed.size_bytes)
         for index, needed in enumerate(program.inputs)
-        if index not in slots
+        if index not in slots and needed.size
     ]
 
 
 _Cell = tuple[int, int, int]
 
 
-def _dynamic_cells(plan: AddressPlan) -> tuple[list[_Cell], list[_Cell]]:
-    """The table cells that a call writes: (cell, input or result number, offset)."""
+def _dynamic_cells(
+    plan: AddressPlan, program: Program
+) -> tuple[list[_Cell], list[_Cell]]:
+    """The table cells that a call writes: (cell, input or result number, offset).
+
+    Buffers without bytes have no address; their cells stay zero.
+    """
     sources: list[_Cell] = []
     targets: list[_Cell] = []
     for cell, ((space, index), offset) in enumerate(plan.entries):
         if space is Space.RESULT:
-            targets.append((cell, index, offset))
-        elif space in TABLE_SPACES:
+            if program.results[index].type.size:
+                targets.append((cell, index, offset))
+        elif space in TABLE_SPACES and program.inputs[index].size:
             sources.append((cell, index, offset))
     return sources, targets
 
 
-def _own_sizes(program: Program) -> list[int] | None:
-    """The sizes of all results, if each has a buffer of its own."""
-    if any(
-        spec.input_index is not None or spec.const_index is not None
-        for spec in program.results
-    ):
-        return None
-    return [spec.type.size_bytes for spec in program.results]
+def _maker(
+    pool: Pool, spec: ResultSpec
+) -> tuple[ResultSpec | None, tuple[list[Chunk], int]]:
+    """How a call comes by a result: by a spec, or a fresh buffer of some size."""
+    if spec.input_index is None and spec.const_index is None:
+        size = spec.type.size_bytes
+        return None, (pool.dropped(size) if size else [], size)
+    return spec, ([], 0)
 
 
 def _written(program: Program) -> list[int]:
@@ -381,10 +390,13 @@ def _label(dispatches: Sequence[Dispatch]) -> str:
     return f"[{'; '.join(names)}]"
 
 
-def _note_parent(parents: list[Completion], buffer: DeviceBuffer) -> None:
-    """Add the open check that a buffer depends on, once."""
+def _with_open_check(
+    parents: tuple[Completion, ...], buffer: DeviceBuffer
+) -> tuple[Completion, ...]:
+    """`parents` with the check that a buffer depends on, if that is open still."""
     completion = buffer.completion
     if completion is None or not completion.is_suspect:
         buffer.completion = None
     elif completion not in parents:
-        parents.append(completion)
+        return *parents, completion
+    return parents

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,7 +53,7 @@ class DeviceBuffer:
         if chunk is None:
             self.address = self.last_use = 0
         else:
-            self.address = chunk.block.address + chunk.offset
+            self.address = chunk.address
             self.last_use = chunk.last_use
 
     @property
@@ -91,15 +90,17 @@ class DeviceBuffer:
             self.address = 0
             chunk.last_use = self.last_use
             # Finalizers run anywhere, under the pool's lock too: appending needs none.
-            chunk.block.returned.append(chunk)
+            chunk.waiting.append(chunk)
 
-    def __del__(self) -> None:
-        self.close()
+    __del__ = close
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatistics:
-    """What a pool holds: bytes in buffers, bytes in blocks, and their counts."""
+    """What a pool holds: bytes in buffers, bytes in blocks, and their counts.
+
+    The peak is of the bytes in buffers and in dropped ones that wait for reuse.
+    """
 
     in_use_bytes: int
     peak_bytes: int
@@ -132,8 +133,7 @@ class Pool:
         self._block_bytes = block_bytes or rounded(max(share, _SMALLEST_BLOCK))
         self._lock = threading.Lock()
         self._chunks = ChunkAllocator()
-        self._returned: deque[Chunk] = deque()
-        self._in_use = self._peak = self._reserved = self._buffers = 0
+        self._reserved = 0
 
     @property
     def memory_type(self) -> int:
@@ -143,33 +143,32 @@ class Pool:
         """A buffer of unknown content; its address is a multiple of 64."""
         if size_bytes == 0:
             return DeviceBuffer(None, 0)
-        size = (size_bytes + 63) & -64
-        with self._lock:
-            if self._returned:
-                self._drain()
-            chunk = self._chunks.take(size)
-            if chunk is not None:
-                self._account(chunk)
-        if chunk is None:
-            chunk = self._allocate_slowly(size)
+        size = rounded(size_bytes)
+        try:
+            chunk = self._chunks.waiting(size).pop()
+        except IndexError:
+            chunk = self._allocate_anew(size)
         return DeviceBuffer(chunk, size_bytes)
+
+    def dropped(self, size_bytes: int) -> list[Chunk]:
+        """The list of dropped chunks for a size; pop one to reuse it."""
+        return self._chunks.waiting(rounded(size_bytes))
 
     def statistics(self) -> MemoryStatistics:
         with self._lock:
-            self._drain()
+            in_use_bytes, buffers = self._chunks.in_use()
             return MemoryStatistics(
-                in_use_bytes=self._in_use,
-                peak_bytes=self._peak,
+                in_use_bytes=in_use_bytes,
+                peak_bytes=self._chunks.peak_bytes,
                 reserved_bytes=self._reserved,
                 cap_bytes=self.cap_bytes,
-                buffers=self._buffers,
+                buffers=buffers,
                 blocks=len(self._chunks.blocks),
             )
 
     def release_empty(self) -> None:
-        """Give blocks without buffers back to the driver, once it has done with them."""
+        """Give blocks without buffers back to the driver, once they are idle."""
         with self._lock:
-            self._drain()
             self._chunks.flush()
             for block in self._chunks.empty_blocks():
                 self._queue.wait(block.first.last_use)
@@ -183,20 +182,11 @@ class Pool:
             self._chunks = ChunkAllocator()
             self._reserved = 0
 
-    def _account(self, chunk: Chunk) -> None:
-        self._buffers += 1
-        self._in_use += chunk.size
-        if self._in_use > self._peak:
-            self._peak = self._in_use
-
-    def _drain(self) -> None:
-        """Take in what finalizers left."""
-        returned, give = self._returned, self._chunks.give
-        while returned:
-            chunk = returned.popleft()
-            self._in_use -= chunk.size
-            self._buffers -= 1
-            give(chunk)
+    def _allocate_anew(self, size: int) -> Chunk:
+        """A chunk that no dropped one can be: from a block's free space, at first."""
+        with self._lock:
+            chunk = self._chunks.take(size)
+        return chunk or self._allocate_slowly(size)
 
     def _allocate_slowly(self, size: int) -> Chunk:
         if size > self._max_allocation_bytes:
@@ -210,13 +200,11 @@ class Pool:
             if reclaim is not None:
                 reclaim()
             with self._lock:
-                self._drain()
                 self._chunks.flush()
                 self._trim()
                 chunk = self._chunks.take(size) or self._grow(size)
-                if chunk is not None:
-                    self._account(chunk)
-                    return chunk
+            if chunk is not None:
+                return chunk
         raise self._out_of_memory(size)
 
     def _collect_garbage(self) -> None:
@@ -234,7 +222,6 @@ class Pool:
             block = self._source.make(block_bytes)
             if block is not None:
                 block.alone = alone
-                block.returned = self._returned
                 self._reserved += block.size
                 self._chunks.add(block)
                 return self._chunks.take(size)
@@ -257,10 +244,10 @@ class Pool:
         self._source.release(block)
 
     def _out_of_memory(self, size: int) -> OutOfMemory:
-        left = self.cap_bytes - self._in_use
+        held = self.statistics()
         return OutOfMemory(
-            f"{size} bytes of device memory do not fit: {self._in_use} of "
-            f"{self.cap_bytes} bytes are in use by {self._buffers} buffers, {left} are "
-            f"left (in {len(self._chunks.blocks)} blocks of {self._reserved} bytes). "
-            "Drop arrays, or work on smaller pieces"
+            f"{size} bytes of device memory do not fit: {held.in_use_bytes} of "
+            f"{held.cap_bytes} bytes are in use by {held.buffers} buffers, "
+            f"{held.cap_bytes - held.in_use_bytes} are left ({held.blocks} blocks hold "
+            f"{held.reserved_bytes} bytes). Drop arrays, or work on smaller pieces"
         )

@@ -63,7 +63,7 @@ class Pipelines:
         self._cache = self._make_cache(disk.load() if disk else b"")
 
     def acquire(self, kernels: Sequence[Kernel]) -> list[Pipeline]:
-        """One pipeline a kernel, compiled now if need be; give them back by `release`."""
+        """One pipeline a kernel, compiled now if need be; `release` them later."""
         keys = [(kernel.digest, kernel.push_bytes) for kernel in kernels]
         with self._lock:
             missing = {

@@ -73,7 +73,7 @@ class Queue:
         self.completed = 0
         self._device = device
         self._polls = polls
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._recent: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED_SUBMITS)
         self._counter = ffi.new("uint64_t[1]")
         self._idle_waits: list[tuple[Any, Any]] = []
@@ -101,16 +101,20 @@ class Queue:
 
         `label` names the work in the error of a device that is lost under it.
         """
-        with self._lock:
-            if self.failure is not None:
-                self.raise_failure()
-            value = self.submitted + 1
-            submission.signal[0] = value
-            result = self.functions.vkQueueSubmit(self.handle, 1, submission.info, 0)
-            if result:
-                self.fail(result, "vkQueueSubmit")
-            self.submitted = value
-            self._recent.append((value, label))
+        with self.lock:
+            return self.submit_locked(submission, label)
+
+    def submit_locked(self, submission: Submission, label: str) -> int:
+        """As `submit`, for a caller that holds `lock`."""
+        if self.failure is not None:
+            self.raise_failure()
+        value = self.submitted + 1
+        submission.signal[0] = value
+        result = self.functions.vkQueueSubmit(self.handle, 1, submission.info, 0)
+        if result:
+            self.fail(result, "vkQueueSubmit")
+        self.submitted = value
+        self._recent.append((value, label))
         return value
 
     def poll(self) -> int:
@@ -146,24 +150,23 @@ class Queue:
 
     def _block(self, value: int, timeout_s: float) -> None:
         try:
-            info, values = self._idle_waits.pop()
+            wait = self._idle_waits.pop()
         except IndexError:
-            info, values = self._make_wait()
+            wait = self._make_wait()
+        info, values = wait
         values[0] = value
-        slice_ns = min(_SLICE_NS, int(timeout_s * 1e9))
-        reached, since = self.completed, time.monotonic()
-        while True:
-            result = self.functions.vkWaitSemaphores(self._device, info, slice_ns)
-            if result == binding.SUCCESS:
-                break
+        slice_ns = _SLICE_NS if timeout_s > 1 else int(timeout_s * 1e9)
+        reached, stop = self.completed, 0.0
+        while result := self.functions.vkWaitSemaphores(self._device, info, slice_ns):
             if result != binding.TIMEOUT:
                 self.fail(result, "vkWaitSemaphores")
-            if self.poll() > reached:
-                reached, since = self.completed, time.monotonic()
-            elif time.monotonic() - since >= timeout_s:
+            if self.poll() > reached or not stop:
+                reached, stop = self.completed, time.monotonic() + timeout_s
+            elif time.monotonic() >= stop:
                 self._time_out(value, timeout_s)
-        self.completed = max(self.completed, value)
-        self._idle_waits.append((info, values))
+        if value > self.completed:
+            self.completed = value
+        self._idle_waits.append(wait)
 
     def _make_wait(self) -> tuple[Any, Any]:
         values = ffi.new("uint64_t[1]")
@@ -213,7 +216,7 @@ class Queue:
             "'spawn'"
         )
         # A thread that stayed in the parent may hold the old one for ever.
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def close(self) -> None:
         """Destroy the semaphore; later calls raise."""
