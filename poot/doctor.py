@@ -12,16 +12,15 @@ import numpy as np
 
 import poot.numpy as jnp
 from poot.core.errors import NoDeviceError, PootError
+from poot.interpreters.backend import backend
 from poot.interpreters.jit import jit
 from poot.lowering.device_info import DeviceInfo
 from poot.vulkan import binding
 from poot.vulkan.choice import OVERRIDE, choose
-from poot.vulkan.instance import NEEDED_VERSION, Instance
+from poot.vulkan.device import missing_features
+from poot.vulkan.instance import Instance
 from poot.vulkan.manifests import Manifest, find_manifests, forced_by
 from poot.vulkan.physical import PhysicalDevice, physical_devices
-
-# What no device can do without.
-_NEEDED_FEATURES = ("bufferDeviceAddress", "timelineSemaphore")
 
 # Field of DeviceInfo, what poot uses it for, what happens where it is missing.
 _FEATURES = (
@@ -33,7 +32,6 @@ _FEATURES = (
     ("storage8", "8-bit loads and stores", "8-bit arrays are moved by 32-bit words"),
     ("storage16", "16-bit loads and stores", "16-bit arrays are moved by 32-bit words"),
     ("subgroup_arithmetic", "fast reductions", "reductions use shared memory"),
-    ("keeps_subnormals32", "f32 subnormals", "f32 arithmetic flushes subnormals"),
 )
 
 _VENDORS = {
@@ -237,17 +235,10 @@ def _device_problems(device: PhysicalDevice) -> list[Problem]:
     update = _as_root("apt-get install --only-upgrade mesa-vulkan-drivers")
     if info.vendor_id == 0x10DE:
         update = _as_root("apt-get install --only-upgrade nvidia-driver")
-    if info.api_version < NEEDED_VERSION:
-        needed = ".".join(map(str, NEEDED_VERSION))
-        return [Problem(f"{info.name} has no Vulkan {needed}", update)]
-    problems = [
-        Problem(f"{info.name} has no {feature}, which poot needs", update)
-        for feature in _NEEDED_FEATURES
-        if feature not in device.features
+    return [
+        Problem(f"{info.name} lacks {name}, which poot needs", update)
+        for name in missing_features(device)
     ]
-    if device.queue_family is None:
-        problems.append(Problem(f"{info.name} has no queue that computes", update))
-    return problems
 
 
 # --- hardware that no driver offers -----------------------------------------
@@ -292,13 +283,18 @@ def _node_remedy() -> str:
 
 def _run_self_test(diagnosis: Diagnosis) -> None:
     try:
-        row = _self_test()
+        rows = [_self_test(), _subnormal_row(backend().info)]
     except PootError as error:
         update = _as_root("apt-get install --only-upgrade mesa-vulkan-drivers")
         what = f"the self-test failed: {type(error).__name__}: {error}"
         diagnosis.problems.append(Problem(what, update))
     else:
-        diagnosis.sections.append(("self-test", [row]))
+        diagnosis.sections.append(("self-test", rows))
+
+
+def _subnormal_row(info: DeviceInfo) -> str:
+    kept = "keeps" if info.keeps_subnormals32 else "flushes"
+    return f"f32 arithmetic {kept} subnormals"
 
 
 @jit

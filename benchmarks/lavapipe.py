@@ -1,0 +1,179 @@
+"""poot on Mesa's CPU driver, against its own copy kernels and IREE's Vulkan backend.
+
+    ./scripts/bench [--json FILE]
+
+Exits with 1 if a ratio is over its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import poot
+import poot.numpy as jnp
+from call_overhead import overhead_microseconds
+from copy_kernels import LANE_BYTES, WORKGROUPS, copy_program
+from iree_vulkan import IreeFunction
+from poot.interpreters.backend import backend
+from poot.vulkan.device import Device
+from poot.vulkan.executable import Executable
+from timing import medians
+
+ELEMENTS = 1 << 22
+ROWS, COLUMNS = 4096, 1024
+SIDE = 1024
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure, what it is compared with, and the bound on it."""
+
+    name: str
+    value: float
+    reference: float
+    unit: str
+    figure: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return self.figure <= self.bound
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "FAILS"
+        return (
+            f"{self.name:22} {self.value:10.3f} {self.reference:10.3f} {self.unit:3} "
+            f"{self.figure:8.3f} <= {self.bound:6.2f}  {verdict}"
+        )
+
+
+# --- what is measured, written against NumPy's names of either library ------
+
+
+def chain(np_like, x):
+    return np_like.tanh(1.5 * x + 0.5) * np_like.exp(-(x * x)) + x
+
+
+def rms_norm(np_like, x, weight):
+    mean = np_like.mean(x * x, axis=-1, keepdims=True)
+    return x / np_like.sqrt(mean + EPSILON) * weight
+
+
+def softmax(np_like, x):
+    e = np_like.exp(x - np_like.max(x, axis=-1, keepdims=True))
+    return e / np_like.sum(e, axis=-1, keepdims=True)
+
+
+def matmul(np_like, a, b):
+    return np_like.matmul(a, b)
+
+
+def on_poot(function: Callable, *arguments: np.ndarray) -> Callable[[], poot.Array]:
+    """A jitted call on arrays that are on the device; checked once against NumPy."""
+    jitted = poot.jit(lambda *arrays: function(jnp, *arrays))
+    arrays = [poot.device_put(a) for a in arguments]
+    expected = function(np, *(a.astype(np.float64) for a in arguments))
+    np.testing.assert_allclose(
+        np.asarray(jitted(*arrays)), expected, rtol=2e-5, atol=2e-4
+    )
+    return lambda: jitted(*arrays).block_until_ready()
+
+
+def on_iree(function: Callable, *arguments: np.ndarray) -> Callable[[], object]:
+    """The same through JAX and IREE."""
+    compiled = IreeFunction(lambda *a: function(jax.numpy, *a), arguments)
+    expected = function(np, *(a.astype(np.float64) for a in arguments))
+    np.testing.assert_allclose(
+        compiled.to_host(compiled()), expected, rtol=2e-5, atol=2e-4
+    )
+    return compiled
+
+
+def copies(device: Device, elements: int) -> dict[str, Callable[[], object]]:
+    """Every copy kernel over `elements` f32, by name."""
+    source = device.upload(np.zeros(elements, np.float32))
+
+    def copy(executable: Executable) -> Callable[[], object]:
+        return lambda: executable.call([source])[1].wait()
+
+    return {
+        f"copy {lane_bytes} B x {workgroup}": copy(
+            Executable(
+                device, copy_program(device.info, elements, lane_bytes, workgroup)
+            )
+        )
+        for lane_bytes in LANE_BYTES
+        for workgroup in WORKGROUPS
+    }
+
+
+# --- the measures -----------------------------------------------------------
+
+
+def measure_memory_bound(device: Device, rounds: int) -> list[Measure]:
+    random = np.random.default_rng(0)
+    flat = random.standard_normal(ELEMENTS, dtype=np.float32)
+    rows = flat.reshape(ROWS, COLUMNS)
+    weight = random.standard_normal(COLUMNS, dtype=np.float32)
+    runs = copies(device, ELEMENTS) | {
+        "chain 4M": on_poot(chain, flat),
+        "RMSNorm 4096x1024": on_poot(rms_norm, rows, weight),
+        "softmax 4096x1024": on_poot(softmax, rows),
+    }
+    taken = medians(runs, rounds=rounds)
+    for name, seconds in taken.items():
+        print(f"  {name:22} {seconds * 1e3:10.3f} ms")
+    fastest = min(taken[name] for name in taken if name.startswith("copy"))
+    bounds = {"chain 4M": 2.0, "RMSNorm 4096x1024": 2.0, "softmax 4096x1024": 2.5}
+    return [
+        Measure(
+            name, taken[name] * 1e3, fastest * 1e3, "ms", taken[name] / fastest, bound
+        )
+        for name, bound in bounds.items()
+    ]
+
+
+def measure_matmul(rounds: int) -> Measure:
+    random = np.random.default_rng(1)
+    a, b = (random.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
+    runs = {"poot": on_poot(matmul, a, b), "IREE": on_iree(matmul, a, b)}
+    taken = medians(runs, warm_up=1, rounds=rounds)
+    ours, theirs = taken["poot"] * 1e3, taken["IREE"] * 1e3
+    return Measure("matmul 1024^3 / IREE", ours, theirs, "ms", ours / theirs, 0.7)
+
+
+def measure_overhead() -> Measure:
+    call, bare = overhead_microseconds()
+    return Measure("call on 16 floats", call, bare, "us", call - bare, 15.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    (device,) = backend().devices
+    print(f"device {device}")
+    measures = measure_memory_bound(device, arguments.rounds)
+    measures.append(measure_matmul(max(3, arguments.rounds // 3)))
+    measures.append(measure_overhead())
+    print(f"{'':22} {'poot':>10} {'reference':>10}     {'figure':>8}    {'bound':>6}")
+    print("\n".join(str(measure) for measure in measures))
+    if arguments.json:
+        rows = [asdict(m) | {"holds": m.holds} for m in measures]
+        text = json.dumps({"device": str(device), "measures": rows}, indent=2)
+        arguments.json.write_text(text + "\n")
+    return 0 if all(measure.holds for measure in measures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
