@@ -18,6 +18,8 @@ import numpy as np
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.spirv.types import (
     BOOL,
+    F32,
+    I32,
     U32,
     ScalarType,
     signed,
@@ -89,6 +91,12 @@ class NumpyBuilder:
 
     def u32(self, number: int) -> Value:
         return self.const(U32, number)
+
+    def i32(self, number: int) -> Value:
+        return self.const(I32, number)
+
+    def f32(self, number: float) -> Value:
+        return self.const(F32, number)
 
     def bool_(self, truth: bool) -> Value:
         return self.wrap(truth, BOOL)
@@ -197,9 +205,7 @@ class NumpyBuilder:
     def add_carry(self, a: Any, b: Any) -> tuple[Value, Value]:
         return self._two_words(np.add, a, b)
 
-    def _two_words(
-        self, f: Callable[..., Any], a: Any, b: Any
-    ) -> tuple[Value, Value]:
+    def _two_words(self, f: Callable[..., Any], a: Any, b: Any) -> tuple[Value, Value]:
         a, b = self._pair(a, b)
         assert a.ty is U32
         self.operations += 1
@@ -248,7 +254,9 @@ class NumpyBuilder:
     def sar(self, a: Value, b: Any) -> Value:
         word = signed(a.ty.bits)
         raw = self.bitcast(a, word)
-        shifted = self._shift(np.right_shift, raw, self._as(b, word), np.where(raw.id < 0, -1, 0))
+        shifted = self._shift(
+            np.right_shift, raw, self._as(b, word), np.where(raw.id < 0, -1, 0)
+        )
         return self.bitcast(shifted, a.ty)
 
     def _as(self, b: Any, ty: ScalarType) -> Any:
@@ -256,6 +264,9 @@ class NumpyBuilder:
 
     def shift_right(self, a: Value, b: Any) -> Value:
         return (self.sar if a.ty.is_signed else self.shr)(a, b)
+
+    def sign_extend(self, a: Value, bits: int) -> Value:
+        return self.sar(self.shl(self.bitcast(a, I32), 32 - bits), 32 - bits)
 
     def clz(self, a: Value) -> Value:
         assert a.ty.bits == 32
@@ -307,7 +318,11 @@ class NumpyBuilder:
     # --- conversions and the functions of GLSL.std.450 ----------------------
 
     def convert(self, a: Value, ty: ScalarType) -> Value:
-        assert not a.ty.is_float or ty.is_float, "float to integer is convert_raw"
+        assert not a.ty.is_float or not ty.is_integer, "that is convert_raw"
+        if ty is a.ty:
+            return a
+        if ty.is_bool:
+            return self._integer(ty, lambda x: (x != 0) | np.isnan(x), a)
         run = self._float if a.ty.is_float and ty.is_float else self._integer
         return run(ty, lambda x: x.astype(_NUMPY[ty.name]), a)
 

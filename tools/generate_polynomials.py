@@ -74,9 +74,7 @@ def _exchange(
         for i in range(steps + 1)
     ]
     backwards = coefficients[::-1]
-    errors = [
-        fit.weight(x) * (mp.polyval(backwards, x) - fit.target(x)) for x in grid
-    ]
+    errors = [fit.weight(x) * (mp.polyval(backwards, x) - fit.target(x)) for x in grid]
     extremes: list[int] = []
     for i, error in enumerate(errors):
         if extremes and (error > 0) == (errors[extremes[-1]] > 0):
@@ -263,7 +261,7 @@ FITS = [
     ),
     Fit(
         "ERFC",
-        "(x + 2) exp(x^2) erfc(x) = p((x - 2) / (x + 2)), 0.25 <= x <= 10.1 (f64: 27.3)",
+        "(x + 2) exp(x^2) erfc(x) = p((x - 2) / (x + 2)), x from 1/4 to 10.1 or 27.3",
         _scaled_erfc,
         _erfc_parameter(0.2499),
         _erfc_parameter(10.1),
@@ -289,6 +287,7 @@ class Coefficients:
 
     single: tuple[float, ...]
     double: tuple[float, ...]
+
 '''
 
 

@@ -15,6 +15,7 @@ class Coefficients:
     single: tuple[float, ...]
     double: tuple[float, ...]
 
+
 # exp(r) = 1 + r + r^2 p(r), |r| <= ln2/2
 # (relative error 2^-28.3, 2^-57.9)
 EXP = Coefficients(
@@ -383,7 +384,7 @@ ERF = Coefficients(
     ),
 )
 
-# (x + 2) exp(x^2) erfc(x) = p((x - 2) / (x + 2)), 0.25 <= x <= 10.1 (f64: 27.3)
+# (x + 2) exp(x^2) erfc(x) = p((x - 2) / (x + 2)), x from 1/4 to 10.1 or 27.3
 # (relative error 2^-30.6, 2^-58.5)
 ERFC = Coefficients(
     single=(

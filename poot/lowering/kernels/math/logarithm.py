@@ -53,7 +53,9 @@ def _specials(m: FloatMath, x: Value, result: Value) -> Value:
     return k.select(m.is_zero(x), -math.inf, result)
 
 
-def _in_base(m: FloatMath, x: Value, scale: Pair, base_high: float, base_low: float) -> Value:
+def _in_base(
+    m: FloatMath, x: Value, scale: Pair, base_high: float, base_low: float
+) -> Value:
     """n * base + log(1 + f) * scale, products with the leading bits being exact."""
     reduced = reduce(m, x)
     f, n = reduced.f, m.to_real(reduced.n)

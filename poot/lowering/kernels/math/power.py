@@ -110,9 +110,7 @@ def hypot(m: FloatMath, x: Value, y: Value) -> Value:
     # Powers of two that keep the squares in range.
     high, low = m.choose(2.0**60, 2.0**500), m.choose(2.0**-40, 2.0**-400)
     down, up = m.choose(2.0**-80, 2.0**-600), m.choose(2.0**100, 2.0**700)
-    factor = k.select(
-        a > high, down, k.select(a < low, m.number(up), 1.0)
-    )
+    factor = k.select(a > high, down, k.select(a < low, m.number(up), 1.0))
     back = k.select(a > high, 1.0 / down, k.select(a < low, m.number(1.0 / up), 1.0))
     a, b = a * factor, b * factor
     p, q = m.product(a, a), m.product(b, b)

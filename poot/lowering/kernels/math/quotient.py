@@ -61,7 +61,8 @@ def quotient(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, for positive a and b with a normal quotient."""
     a_bits, b_bits = m.bits(a), m.bits(b)
     exact = Quotient(m, a_bits, b_bits)
-    return m.real(m.word(exact.q + (_exponent(m, a_bits, b_bits, exact) << m.f.mantissa_bits)))
+    exponent = _exponent(m, a_bits, b_bits, exact)
+    return m.real(m.word(exact.q + (exponent << m.f.mantissa_bits)))
 
 
 def _exponent(m: FloatMath, a: Value, b: Value, exact: Quotient) -> Value:
@@ -199,7 +200,8 @@ def cbrt(m: FloatMath, x: Value) -> Value:
     # A third, rounded down: the product is exact enough for 12 bits.
     third = k.sar(exponent * 21846, 16)
     rest = exponent - third * 3
-    value = m.real((bits & f.mantissa_mask) | m.word((rest + f.bias) << f.mantissa_bits))
+    scale = m.word((rest + f.bias) << f.mantissa_bits)
+    value = m.real((bits & f.mantissa_mask) | scale)
     t = m.horner(value, _CBRT_START)
     for _ in range(1 if m.single else 2):  # Halley: three times the bits
         cube = t * t * t
@@ -213,4 +215,3 @@ def cbrt(m: FloatMath, x: Value) -> Value:
     result = m.with_sign(result, m.sign(x))
     result = k.select(m.is_finite(x), result, x)
     return k.select(m.is_zero(x), m.real(m.sign(x)), result)
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from poot.lowering.kernels.math.arithmetic import FloatMath, Pair
@@ -94,7 +95,7 @@ def _multiply(m: FloatMath, a: Value) -> Angle:
     window = _window(k, exponent - first, zeros, count, 3 if m.single else 6)
     product = _product(k, factor, window)
     n = product[-1] >> 30
-    fraction = [(b << 2) | (a >> 30) for a, b in zip(product, product[1:], strict=False)]
+    fraction = [(b << 2) | (a >> 30) for a, b in itertools.pairwise(product)]
     # To the nearest multiple: past one half, count one more and take the complement.
     past = fraction[-1] >> 31
     turned = [word ^ (k.u32(0) - past) for word in fraction[::-1]]

@@ -1,0 +1,316 @@
+"""Conversions between dtypes, and rounding to the dtype of a result.
+
+Values are in compute form: f16 and bf16 as F32, integers under 32 bits extended to 32,
+bool as a truth value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poot.core import dtypes
+from poot.core.dtypes import DType
+from poot.core.errors import LoweringError
+from poot.lowering.kernels.math.arithmetic import DOUBLE, SINGLE, FloatMath
+from poot.lowering.spirv.builder import KernelBuilder
+from poot.lowering.spirv.types import (
+    BOOL,
+    F32,
+    F64,
+    I32,
+    I64,
+    U32,
+    U64,
+    ScalarType,
+)
+from poot.lowering.spirv.value import Value
+
+_SIGN32 = 0x80000000
+_INFINITY32 = 0x7F800000
+_QUIET32 = 0x00400000
+
+
+def form(dtype: DType) -> ScalarType:
+    """The type of an element in compute form."""
+    if dtype.is_bool:
+        return BOOL
+    wide = dtype.itemsize == 8
+    if dtype.is_float:
+        return F64 if wide else F32
+    if dtype.is_signed:
+        return I64 if wide else I32
+    return U64 if wide else U32
+
+
+def float_math(k: KernelBuilder, dtype: DType) -> FloatMath:
+    """The arithmetic in which one equation on a float dtype calculates."""
+    return FloatMath(k, DOUBLE if dtype is dtypes.float64 else SINGLE)
+
+
+# --- small floats -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFloat:
+    """A float of up to 16 bits."""
+
+    bits: int
+    mantissa_bits: int
+    bias: int
+
+    @property
+    def infinity(self) -> int:
+        return (2 * self.bias + 1) << self.mantissa_bits
+
+    @property
+    def dropped(self) -> int:
+        """Mantissa bits of f32 that it has not."""
+        return 23 - self.mantissa_bits
+
+    @property
+    def smallest_normal32(self) -> int:
+        """The smallest normal number, as bits of f32."""
+        return (128 - self.bias) << 23
+
+    @property
+    def rounder(self) -> float:
+        """An f32 whose last bit counts as the smallest subnormal number."""
+        return 2.0 ** (24 - self.bias - self.mantissa_bits)
+
+
+_HALF = SmallFloat(16, 10, 15)
+_BFLOAT = SmallFloat(16, 7, 127)
+_SMALL = {dtypes.float16: _HALF, dtypes.bfloat16: _BFLOAT}
+
+
+def _small(dtype: DType) -> SmallFloat:
+    try:
+        return _SMALL[dtype]
+    except KeyError:
+        raise LoweringError(f"{dtype} has no 16-bit form; takes f16 or bf16") from None
+
+
+def _rounded_mantissa(bits: Value, dropped: int) -> Value:
+    """Round f32 bits to nearest even; the dropped bits are left to be cleared."""
+    return bits + (((bits >> dropped) & 1) + ((1 << dropped - 1) - 1))
+
+
+def pack16(k: KernelBuilder, x: Value, dtype: DType) -> Value:
+    """The bits of an F32 as f16 or bf16, rounded to nearest even, in a u32."""
+    small = _small(dtype)
+    bits = k.bitcast(x, U32)
+    sign = (bits >> 16) & 0x8000
+    magnitude = bits & (_SIGN32 - 1)
+    rounded = _rounded_mantissa(magnitude, small.dropped) >> small.dropped
+    if small is _HALF:
+        rebased = rounded - ((127 - small.bias) << small.mantissa_bits)
+        rounded = k.min(rebased, k.u32(small.infinity))
+        tiny = k.bitcast(k.bitcast(magnitude, F32) + small.rounder, U32)
+        tiny = tiny - k.bitcast(k.f32(small.rounder), U32)
+        is_tiny = magnitude < small.smallest_normal32
+        rounded = k.select(is_tiny, tiny, rounded)
+    quiet = k.u32(small.infinity | 1 << small.mantissa_bits - 1)
+    return sign | k.select(magnitude > _INFINITY32, quiet, rounded)
+
+
+def unpack16(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
+    """The F32 that f16 or bf16 bits in a u32 stand for; bits above 16 must be 0."""
+    small = _small(dtype)
+    if small is _BFLOAT:
+        return k.bitcast(bits << 16, F32)
+    magnitude = bits & 0x7FFF
+    shifted = magnitude << small.dropped
+    rebased = shifted + ((127 - small.bias) << 23)
+    # Infinity and NaN have the highest exponent in both formats.
+    special = shifted + ((255 - 2 * small.bias - 1) << 23)
+    number = k.select(magnitude < small.infinity, rebased, special)
+    tiny = k.convert(magnitude, F32) * 2.0 ** (1 - small.bias - small.mantissa_bits)
+    number = k.select(
+        magnitude < 1 << small.mantissa_bits, k.bitcast(tiny, U32), number
+    )
+    return k.bitcast(number | ((bits & 0x8000) << 16), F32)
+
+
+def _round_small(k: KernelBuilder, x: Value, small: SmallFloat) -> Value:
+    """F32 to the nearest number of the small format, as F32."""
+    bits = k.bitcast(x, U32)
+    magnitude = bits & (_SIGN32 - 1)
+    kept = (1 << 32) - (1 << small.dropped)
+    rounded = _rounded_mantissa(magnitude, small.dropped) & kept
+    if small is _HALF:
+        largest = (small.bias + 127) << 23 | ((1 << small.mantissa_bits) - 1) << 13
+        rounded = k.select(rounded > largest, k.u32(_INFINITY32), rounded)
+        tiny = (k.bitcast(magnitude, F32) + small.rounder) - small.rounder
+        is_tiny = magnitude < small.smallest_normal32
+        rounded = k.select(is_tiny, k.bitcast(tiny, U32), rounded)
+    quiet = k.u32(_INFINITY32 | _QUIET32)
+    rounded = k.select(magnitude > _INFINITY32, quiet, rounded)
+    return k.bitcast(rounded | (bits & _SIGN32), F32)
+
+
+def round_to(k: KernelBuilder, x: Value, dtype: DType) -> Value:
+    """A result in compute form, rounded (floats) or wrapped (integers) to its dtype."""
+    if dtype in _SMALL:
+        return _round_small(k, x, _SMALL[dtype])
+    if dtype.is_integer and dtype.bits < 32:
+        if dtype.is_signed:
+            return k.sign_extend(x, dtype.bits)
+        return x & ((1 << dtype.bits) - 1)
+    return x
+
+
+# --- casts ------------------------------------------------------------------
+
+
+def cast(k: KernelBuilder, x: Value, source: DType, target: DType) -> Value:
+    """As `Cast` says: floats round to nearest even, integers wrap; floats to integers
+    saturate and NaN gives 0; to bool: not zero."""
+    if source is target:
+        return x
+    if target.is_bool:
+        return k.convert(x, BOOL)
+    if source.is_bool:
+        return k.convert(x, form(target))
+    if not (source.is_float or source.is_integer):
+        raise LoweringError(
+            f"cast: elements of {source} are only stored; given {source}"
+        )
+    if source.is_integer:
+        if target.is_integer:
+            return round_to(k, k.convert(x, form(target)), target)
+        return _integer_to_float(k, x, source, target)
+    if target.is_integer:
+        return _float_to_integer(k, x, source, target)
+    return _float_to_float(k, x, source, target)
+
+
+def _float_to_float(k: KernelBuilder, x: Value, source: DType, target: DType) -> Value:
+    if target is dtypes.float64:
+        return _widen(k, x)
+    if source is not dtypes.float64:
+        return round_to(k, x, target)
+    if target is dtypes.float32:
+        return _narrow(k, x)
+    return round_to(k, _narrow_to_odd(k, x), target)
+
+
+def _widen(k: KernelBuilder, x: Value) -> Value:
+    """F32 to F64; subnormals through integers, since conversions may flush them."""
+    bits = k.bitcast(x, U32)
+    magnitude = bits & (_SIGN32 - 1)
+    tiny = k.convert(magnitude, F64) * 2.0**-149
+    tiny = k.select(k.lt(k.bitcast(x, I32), 0), k.neg(tiny), tiny)
+    return k.select(magnitude < 1 << 23, tiny, k.convert(x, F64))
+
+
+def _sign32(k: KernelBuilder, x: Value) -> Value:
+    """The sign bit of an F64 in a u32."""
+    return k.convert(k.bitcast(x, U64) >> 32, U32) & _SIGN32
+
+
+def _narrow(k: KernelBuilder, x: Value) -> Value:
+    """F64 to F32, to nearest even."""
+    m = FloatMath(k, DOUBLE)
+    a = m.abs(x)
+    _, steps = m.round(k.select(a < 2.0**-126, a * 2.0**149, 0.0))
+    tiny = k.convert(m.word(m.rounded_integer(steps)), U32) | _sign32(k, x)
+    return k.select(a < 2.0**-126, k.bitcast(tiny, F32), k.convert(x, F32))
+
+
+def _narrow_to_odd(k: KernelBuilder, x: Value) -> Value:
+    """F64 to F32, cut, with an odd last bit if that lost anything.
+
+    So nothing is lost that a further rounding, to half as many bits, would depend on.
+    """
+    m = FloatMath(k, DOUBLE)
+    a = m.abs(x)
+    magnitude = m.magnitude_bits(x)
+    zero, one = k.const(U64, 0), k.const(U64, 1)
+    cut = (magnitude >> 29) - ((1023 - 127) << 23)
+    cut = cut | k.select(k.ne(magnitude & ((1 << 29) - 1), 0), one, zero)
+    cut = k.select(a >= 2.0**128, k.const(U64, _INFINITY32 - 1), cut)
+    scaled = k.select(a < 2.0**-126, a * 2.0**149, 0.0)
+    whole = k.floor(scaled)
+    tiny = k.bitcast(k.convert_raw(whole, I64), U64)
+    tiny = tiny | k.select(k.ne(whole, scaled), one, zero)
+    cut = k.select(a < 2.0**-126, tiny, cut)
+    cut = k.select(magnitude >= DOUBLE.infinity, k.const(U64, _INFINITY32), cut)
+    cut = k.select(m.is_nan(x), k.const(U64, _INFINITY32 | _QUIET32), cut)
+    return k.bitcast(k.convert(cut, U32) | _sign32(k, x), F32)
+
+
+def _float_to_integer(
+    k: KernelBuilder, x: Value, source: DType, target: DType
+) -> Value:
+    """Cut the fraction; saturate."""
+    low = -(1 << target.bits - 1) if target.is_signed else 0
+    high = (1 << target.bits - target.is_signed) - 1
+    ty = form(target)
+    real = x.ty
+    # Comparisons with powers of two are exact; low - 1 need not be a number.
+    above = k.ge(x, float(high + 1))
+    below = k.le(x, float(low))
+    nan = float_math(k, source).is_nan(x)
+    outside = k.logical_or(k.logical_or(above, below), nan)
+    inside = k.select(outside, k.const(real, 0.0), x)
+    result = k.convert_raw(inside, ty)
+    result = k.select(below, k.const(ty, low), result)
+    return k.select(above, k.const(ty, high), result)
+
+
+def _integer_to_float(
+    k: KernelBuilder, x: Value, source: DType, target: DType
+) -> Value:
+    """Rounded once, to nearest even. Drivers choose how their conversion rounds, so it
+    is only used where it is exact."""
+    if source.bits < 32:
+        return round_to(k, k.convert(x, form(target)), target)
+    negative = k.lt(x, 0) if source.is_signed else k.bool_(False)
+    word = U64 if source.bits == 64 else U32
+    magnitude = k.bitcast(k.select(negative, k.neg(x), x), word)
+    if target is dtypes.float64:
+        real = (
+            _exact_sum(k, magnitude, F64)
+            if source.bits == 64
+            else k.convert(magnitude, F64)
+        )
+        return k.select(negative, k.neg(real), real)
+    exponent: Value | None = None
+    if source.bits == 64:
+        magnitude, exponent = _top_word(k, magnitude)
+    if target is not dtypes.float32:
+        # Cut to 24 bits with a sticky last one, so that the conversion is exact and
+        # the rounding to 16 bits the only one.
+        magnitude = _sticky_24(k, magnitude)
+    real = _exact_sum(k, magnitude, F32)
+    if exponent is not None:
+        real = real * FloatMath(k, SINGLE).power_of_two(k.bitcast(exponent, I32))
+    real = k.select(negative, k.neg(real), real)
+    return round_to(k, real, target)
+
+
+def _exact_sum(k: KernelBuilder, magnitude: Value, real: ScalarType) -> Value:
+    """An unsigned integer as a float, whose only rounding is that of one addition."""
+    half = magnitude.ty.scalar.bits // 2
+    high = k.convert(magnitude >> half, real)
+    low = k.convert(magnitude & ((1 << half) - 1), real)
+    return high * 2.0**half + low
+
+
+def _top_word(k: KernelBuilder, magnitude: Value) -> tuple[Value, Value]:
+    """A u64 as u32 times 2**exponent, with a sticky last bit."""
+    high, low = k.convert(magnitude >> 32, U32), k.convert(magnitude, U32)
+    zeros = k.clz(high)
+    fits = k.eq(high, 0)
+    lost = low << zeros
+    top = (high << zeros) | ((low >> 1) >> (31 - zeros))
+    top = top | k.select(k.ne(lost, 0), k.u32(1), k.u32(0))
+    return k.select(fits, low, top), k.select(fits, k.u32(0), 32 - zeros)
+
+
+def _sticky_24(k: KernelBuilder, magnitude: Value) -> Value:
+    """A u32 with at most its upper 24 significant bits; the last of them is sticky."""
+    shift = 8 - k.min(k.clz(magnitude), k.u32(8))
+    kept = (magnitude >> shift) << shift
+    lost = k.ne(kept, magnitude)
+    return kept | k.select(lost, k.u32(1) << shift, k.u32(0))
