@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from poot.core import dtypes
 from poot.core.dtypes import DType, Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.errors import CapabilityError
@@ -18,7 +19,7 @@ from poot.core.ops.elementwise import (
     Select,
     Unary,
 )
-from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -60,6 +61,12 @@ from poot.lowering.kernels.shapes import axis_runs, common_groups, walked_as_one
 from poot.lowering.plan.layout import Layout, View
 from poot.lowering.program import TABLE_SPACES, BufferRange
 
+_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota)
+# Small floats change form when they are loaded; where they only move, they need not.
+_BITS = {
+    dtypes.float16: dtypes.uint16,
+    dtypes.bfloat16: dtypes.uint16,
+}
 _ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Clamp)
 ALIGNMENT = 16
 
@@ -150,6 +157,16 @@ def describe(
     return _Describer(body, operands, Dims(lanes, generic)).describe(outs)
 
 
+def describe_values(
+    body: Graph, operands: Sequence[RegionOperand], dims: Dims
+) -> tuple[Described, dict[ValueId, Ref]]:
+    """The steps of all values of `body` for a kernel that asks for them itself.
+
+    Axes are as in `body`; the Region has no targets, and its shape is empty.
+    """
+    return _Describer(body, operands, dims).describe_values()
+
+
 class _Describer:
     """One description in the making."""
 
@@ -170,15 +187,17 @@ class _Describer:
         self._runs: list[tuple[int, int]] | None = None
         self._rank = 0
         self._held = 0
+        self._moves = False
 
     def describe(self, outs: Sequence[View]) -> Described:
         body = self.body
         needed = needed_values(body)
         shape = body.result_types[0].shape
         self._choose_runs(needed, shape)
+        self._moves = self._only_moves(needed)
         for value, operand in zip(body.inputs, self.operands, strict=True):
             if isinstance(operand, Scalar):
-                self._refs[value] = operand
+                self._refs[value] = self._literal(operand)
             elif value in needed:
                 self._refs[value] = self._operand(operand)
         for eqn in body.eqns:
@@ -187,7 +206,7 @@ class _Describer:
         targets = tuple(
             Target(
                 self._refs[value],
-                out.dtype,
+                self._dtype(out.dtype),
                 _alignment(out),
                 out.range.space in TABLE_SPACES,
             )
@@ -203,6 +222,48 @@ class _Describer:
         )
         words = tuple(self.dims.words)
         return Described(region, words, tuple(self._buffers), tuple(self.reads))
+
+    # --- dtypes -------------------------------------------------------------
+
+    def _only_moves(self, needed: frozenset[ValueId]) -> bool:
+        """Whether nothing is calculated, so that elements can stay mere bits."""
+        if any(isinstance(operand, Held) for operand in self.operands):
+            return False
+        return not any(
+            isinstance(eqn.op, _CALCULATES)
+            for eqn in self.body.eqns
+            if eqn.outs[0] in needed
+        )
+
+    def _dtype(self, dtype: DType) -> DType:
+        return _BITS.get(dtype, dtype) if self._moves else dtype
+
+    def _literal(self, scalar: Scalar) -> Scalar:
+        return Scalar(self._dtype(scalar.dtype), scalar.bits)
+
+    def describe_values(self) -> tuple[Described, dict[ValueId, Ref]]:
+        self._take_steps(needed_values(self.body))
+        region = Region(
+            tuple(where.space in TABLE_SPACES for where in self._buffers),
+            tuple(self.sources),
+            tuple(self.steps),
+            (),
+            (),
+            0,
+        )
+        words = tuple(self.dims.words)
+        described = Described(region, words, tuple(self._buffers), tuple(self.reads))
+        return described, self._refs
+
+    def _take_steps(self, needed: frozenset[ValueId]) -> None:
+        for value, operand in zip(self.body.inputs, self.operands, strict=True):
+            if isinstance(operand, Scalar):
+                self._refs[value] = operand
+            elif value in needed:
+                self._refs[value] = self._operand(operand)
+        for eqn in self.body.eqns:
+            if eqn.outs[0] in needed:
+                self._refs[eqn.out] = self._step(eqn)
 
     # --- shapes -------------------------------------------------------------
 
@@ -266,7 +327,7 @@ class _Describer:
         self.sources.append(
             Source(
                 pointer,
-                view.dtype,
+                self._dtype(view.dtype),
                 groups,
                 self.dims(layout.offset),
                 self.dims(view.bound),
@@ -283,7 +344,8 @@ class _Describer:
         dtype: DType,
         shape: Sequence[int],
     ) -> Ref:
-        self.steps.append(Step(action, tuple(inputs), dtype, self.dims.of(shape)))
+        made = self._dtype(dtype)
+        self.steps.append(Step(action, tuple(inputs), made, self.dims.of(shape)))
         return len(self.steps) - 1
 
     # --- equations ----------------------------------------------------------
@@ -301,13 +363,15 @@ class _Describer:
         if action is None:
             return refs[0]
         if isinstance(action, Repeat) and not refs:
-            refs = [fill_value(type.dtype)]
+            refs = [self._literal(fill_value(type.dtype))]
         if isinstance(action, Stretch):
             refs = refs[:1]
         return self._add(action, refs, type.dtype, shape)
 
     def _ref(self, operand: Operand) -> Ref:
-        return operand if isinstance(operand, Scalar) else self._refs[operand]
+        if isinstance(operand, Scalar):
+            return self._literal(operand)
+        return self._refs[operand]
 
     def _bitcast(self, eqn: Eqn, ref: Ref) -> Ref:
         given, made = self.body.type(eqn.inputs[0]), self.body.type(eqn.out)
@@ -342,8 +406,11 @@ class _Describer:
             case Iota(_, _, axis):
                 return Count(axis)
             case Gather(axis, mode) if given:
+                if given.size == 0:
+                    return Repeat()
                 rank = self.body.type(eqn.inputs[1]).ndim
-                return Repeat() if given.size == 0 else Take(axis, rank, mode)
+                fill = self._literal(fill_value(given.dtype))
+                return Take(axis, rank, fill if mode is GatherMode.FILL else None)
             case DynamicSlice(sizes) if given:
                 return self._window(eqn, sizes, given.shape)
         raise CapabilityError(f"{eqn.op} is no step of a pointwise region")

@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from poot.core.dtypes import DType, Scalar
-from poot.core.ops.indexing import GatherMode
 from poot.lowering.kernels.coordinates import (
     Coordinate,
     Coordinates,
     Lanes,
     Strided,
 )
-from poot.lowering.kernels.describe import fill_value
 from poot.lowering.kernels.elementwise import (
     apply_lanes,
     counted,
@@ -169,14 +167,18 @@ class Evaluator:
         return pack
 
     @contextmanager
-    def _branch(self, condition: Value) -> Iterator[None]:
+    def scope(self) -> Iterator[None]:
         """A block of the kernel; what is computed in it is forgotten at its end."""
-        with self.k.when(condition):
-            self._known.append({})
-            try:
-                yield
-            finally:
-                self._known.pop()
+        self._known.append({})
+        try:
+            yield
+        finally:
+            self._known.pop()
+
+    @contextmanager
+    def _branch(self, condition: Value) -> Iterator[None]:
+        with self.k.when(condition), self.scope():
+            yield
 
     # --- operands and elementwise steps -------------------------------------
 
@@ -334,13 +336,10 @@ class Evaluator:
                 )
             ),
         )
-        if action.mode is not GatherMode.FILL:
+        if action.fill is None:
             return value
         inside = tuple(self._is_below(each, size) for each in wanted)
-        return self._choose([inside], value, (self._fill(step.dtype),))
-
-    def _fill(self, dtype: DType) -> Value:
-        return literal(self.k, fill_value(dtype))
+        return self._choose([inside], value, (literal(self.k, action.fill),))
 
     def _window(self, action: Window, step: Step, index: Index) -> Steps:
         source, *starts = step.inputs

@@ -28,34 +28,13 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
+from poot.lowering.kernels.math import form as form
 from poot.lowering.kernels.math import pack16, unpack16
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
-from poot.lowering.spirv.types import (
-    BOOL,
-    F32,
-    F64,
-    I32,
-    I64,
-    U32,
-    U64,
-    ScalarType,
-    vector,
-)
+from poot.lowering.spirv.types import F32, I32, U32, vector
 
 WORD_BYTES = 4
-_WIDE = {dtypes.int64: I64, dtypes.uint64: U64, dtypes.float64: F64}
-
-
-def form(dtype: DType) -> ScalarType:
-    """The type of an element in compute form."""
-    if dtype in _WIDE:
-        return _WIDE[dtype]
-    if dtype.is_bool:
-        return BOOL
-    if dtype.is_float:
-        return F32
-    return I32 if dtype.is_signed else U32
 
 
 def literal(k: KernelBuilder, scalar: Scalar) -> Value:
@@ -78,9 +57,7 @@ def from_bits(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
     if dtype.is_float and dtype.itemsize == 2:
         return unpack16(k, bits, dtype)
     if dtype.is_signed and dtype.itemsize < WORD_BYTES:
-        unused = 32 - dtype.bits
-        signed = k.bitcast(bits, I32)
-        return k.sar(k.shl(signed, unused), unused)
+        return k.sign_extend(k.bitcast(bits, I32), dtype.bits)
     return k.bitcast(bits, form(dtype))
 
 

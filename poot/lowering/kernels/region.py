@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from poot.core.dtypes import DType, Scalar
 from poot.core.op import Op
-from poot.core.ops.indexing import GatherMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +120,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Operand 0 along `axis` where operand 1, of `rank` axes, says."""
+    """Operand 0 along `axis` where operand 1, of `rank` axes, says.
+
+    Indices out of range give `fill`, or the nearest element.
+    """
 
     axis: int
     rank: int
-    mode: GatherMode
+    fill: Scalar | None
 
 
 @dataclass(frozen=True, slots=True)
