@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from poot.core.dtypes import Scalar
@@ -79,6 +80,9 @@ class Builder:
             raise UndefinedValueError(f"%{operand} is no value of this builder")
         return self._values[operand].type
 
+    def storage(self, value: ValueId) -> Storage:
+        return self._values[value].storage
+
     def emit(
         self,
         op: Op,
@@ -111,6 +115,11 @@ class Builder:
     def state_next(self, input: ValueId, value: ValueId) -> None:
         """Overwrite the buffer of the state input with `value`."""
         self._outputs.append(StateNext(value, input))
+
+    def donate(self, input: ValueId, value: ValueId) -> None:
+        """Make a device input state, whose buffer `value` overwrites."""
+        self._values[input] = replace(self._values[input], storage=Storage.STATE)
+        self.state_next(input, value)
 
     def finish(self) -> Graph:
         """The graph, checked."""

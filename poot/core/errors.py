@@ -31,6 +31,14 @@ class DuplicateRule(PootError, RuntimeError):
     """A primitive has a rule in a table already."""
 
 
+class ArgumentError(PootError, TypeError):
+    """A transformed function was given an argument of a kind that it does not take."""
+
+
+class DonationError(PootError, ValueError):
+    """One array was donated and used in the same call."""
+
+
 class TraceLeak(PootError, RuntimeError):
     """A traced value was used after its trace had ended."""
 

@@ -49,11 +49,15 @@ class Array(Value):
     def live_buffer(self) -> Buffer:
         """The memory; DeletedArrayError if it was given away."""
         if self.buffer is None:
-            raise DeletedArrayError(
-                f"this array ({self.aval.type}) {self._deleted_by}; copy it before "
-                "(poot.numpy.copy), or use what the call returned"
-            )
+            raise self.deleted_error("this array")
         return self.buffer
+
+    def deleted_error(self, subject: str) -> DeletedArrayError:
+        """The error for a use of `subject`, this array, after its deletion."""
+        return DeletedArrayError(
+            f"{subject} ({self.aval.type}) {self._deleted_by}; copy it before "
+            "(poot.numpy.copy), or use what the call returned"
+        )
 
     def is_deleted(self) -> bool:
         return self.buffer is None

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from poot.core.dtypes import DType
 from poot.core.graph import Graph
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.program import Program
 
 
 class Buffer(Protocol):
-    """The memory of one tensor, and the calls on whose checks its content depends."""
+    """The memory of one tensor; it knows on which calls its content depends."""
 
     # Several owners hold it, so that nobody may write to it in place.
     shared: bool
@@ -23,17 +23,28 @@ class Buffer(Protocol):
         """Give the memory back now; work that was submitted may still use it."""
 
 
-# A Buffer, or the little-endian bytes of a slot's scalar.
-Argument = Any
+class Completion(Protocol):
+    """The end of one call."""
+
+    def check(self) -> None:
+        """Wait for the end; CheckError if a run-time check failed."""
 
 
 class Executable(Protocol):
     """A graph made ready to run many times."""
 
-    def __call__(self, arguments: Sequence[Argument]) -> Sequence[Buffer]:
-        """Start a run on `graph.arguments`; the buffers of its results, in order.
+    @property
+    def program(self) -> Program:
+        """What a device runs for it."""
 
-        A result that is an argument or a constant unchanged comes as that very buffer.
+    def call(
+        self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
+    ) -> tuple[Sequence[Any], Completion]:
+        """Start a run: the buffers of its results, and its end.
+
+        `buffers` has one Buffer for each of `graph.arguments`, None for slots, whose
+        numbers come as `scalars`. Donated buffers are the results' afterwards. A result
+        that is an argument or a constant unchanged comes as that very buffer.
         """
 
 
@@ -55,11 +66,11 @@ class Backend(Protocol):
     def wait(self, buffer: Buffer) -> None:
         """Return when the elements are there; CheckError if a check failed."""
 
-    def compile(self, graph: Graph, generic: bool) -> Executable:
-        """Load the graph; `generic`: with kernels that serve any shape."""
+    def load(self, graph: Graph, *, generic: bool) -> Executable:
+        """Make a lowered graph ready; `generic`: by kernels that serve any shape."""
 
     def clear_caches(self) -> None:
-        """Forget what `compile` keeps to be faster the next time."""
+        """Forget what `load` keeps to be faster the next time."""
 
 
 _opener: list[Callable[[], Backend]] = []
@@ -81,8 +92,3 @@ def backend() -> Backend:
     if not _opened:
         _opened[:] = [_opener[0]()]
     return _opened[0]
-
-
-def slot_bytes(value: Any, dtype: DType) -> bytes:
-    """What the host writes into a slot."""
-    return np.asarray(value).astype(dtype.numpy).tobytes()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
+from poot.core.equation import ValueId
 from poot.core.errors import CheckError
 from poot.core.graph import Graph
 from poot.core.oracle import evaluate_all
-from poot.core.types import TensorType
-from poot.interpreters.backend import Argument, Buffer
+from poot.core.types import Storage, TensorType
+from poot.interpreters.backend import Buffer
+from poot.lowering.compile import plan
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.program import Program
 
 
 class HostBuffer:
@@ -30,6 +34,13 @@ class HostBuffer:
     def close(self) -> None:
         self.array = None
 
+    def content(self) -> np.ndarray[Any, Any]:
+        """The array; CheckError if a failed check spoilt it."""
+        if self.failure is not None:
+            raise CheckError(*self.failure.args)
+        assert self.array is not None
+        return self.array
+
 
 class OracleDevice:
     """What `poot.devices()` lists where there is no Vulkan device."""
@@ -38,51 +49,75 @@ class OracleDevice:
         return "OracleDevice(NumPy on the host, no Vulkan device)"
 
 
+class HostCompletion:
+    """The end of a call that ended before it returned."""
+
+    __slots__ = ("_failure",)
+
+    def __init__(self, failure: CheckError | None) -> None:
+        self._failure = failure
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise CheckError(*self._failure.args)
+
+
 class OracleExecutable:
     """A graph that the oracle evaluates at each call."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, info: DeviceInfo, generic: bool) -> None:
         self._graph = graph
+        self._info = info
+        self._generic = generic
         inputs = graph.arguments
         self._types = tuple(graph.type(value) for value in inputs)
+        self._slots = tuple(graph.values[v].storage is Storage.SLOT for v in inputs)
         self._passed = {value: number for number, value in enumerate(inputs)}
         payloads = graph.payloads
         self._consts = {value: _const_buffer(payloads[value]) for value in payloads}
 
-    def __call__(self, arguments: Sequence[Argument]) -> Sequence[Buffer]:
-        for argument in arguments:
-            if isinstance(argument, HostBuffer) and argument.failure is not None:
-                return [HostBuffer(None, argument.failure) for _ in self._graph.results]
-        arrays = [
-            _array(argument, type)
-            for argument, type in zip(arguments, self._types, strict=True)
-        ]
+    @cached_property
+    def program(self) -> Program:
+        """What a device would run."""
+        return plan(self._graph, self._info, generic=self._generic)
+
+    def call(
+        self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
+    ) -> tuple[Sequence[HostBuffer], HostCompletion]:
         try:
-            results = evaluate_all(self._graph, *arrays).results
+            results = evaluate_all(self._graph, *self._arrays(buffers, scalars)).results
         except CheckError as failure:
-            return [HostBuffer(None, failure) for _ in self._graph.results]
+            failed = [HostBuffer(None, failure) for _ in self._graph.results]
+            return failed, HostCompletion(failure)
+        given = zip(self._graph.results, results, strict=True)
+        done = [self._result(value, array, buffers) for value, array in given]
+        return done, HostCompletion(None)
+
+    def _arrays(
+        self, buffers: Sequence[Any], scalars: Sequence[Any]
+    ) -> list[np.ndarray[Any, Any]]:
+        numbers = iter(scalars)
         return [
-            self._result(value, result, arguments)
-            for value, result in zip(self._graph.results, results, strict=True)
+            _slot_array(next(numbers), type) if is_slot else buffer.content()
+            for buffer, type, is_slot in zip(
+                buffers, self._types, self._slots, strict=True
+            )
         ]
 
     def _result(
-        self, value: Any, result: np.ndarray[Any, Any], arguments: Sequence[Argument]
-    ) -> Buffer:
+        self, value: ValueId, result: np.ndarray[Any, Any], buffers: Sequence[Any]
+    ) -> HostBuffer:
         if value in self._consts:
             return self._consts[value]
-        if value in self._passed:
-            passed: Argument = arguments[self._passed[value]]
-            if isinstance(passed, HostBuffer):
-                return passed
-        return HostBuffer(np.ascontiguousarray(result).reshape(result.shape))
+        passed = buffers[self._passed[value]] if value in self._passed else None
+        if passed is None:
+            return HostBuffer(np.array(result, order="C"))
+        passed.shared = True
+        return cast(HostBuffer, passed)
 
 
-def _array(argument: Argument, type: TensorType) -> np.ndarray[Any, Any]:
-    if isinstance(argument, HostBuffer):
-        assert argument.array is not None
-        return argument.array
-    return np.frombuffer(argument, type.dtype.numpy).reshape(())
+def _slot_array(number: Any, type: TensorType) -> np.ndarray[Any, Any]:
+    return np.asarray(number).astype(type.dtype.numpy)
 
 
 def _const_buffer(payload: Any) -> HostBuffer:
@@ -108,17 +143,15 @@ class OracleBackend:
         return HostBuffer(np.array(array, order="C"))
 
     def download(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
-        self.wait(buffer)
-        assert isinstance(buffer, HostBuffer) and buffer.array is not None
-        return buffer.array.reshape(type.shape).copy()
+        assert isinstance(buffer, HostBuffer)
+        return buffer.content().reshape(type.shape).copy()
 
     def wait(self, buffer: Buffer) -> None:
         assert isinstance(buffer, HostBuffer)
-        if buffer.failure is not None:
-            raise buffer.failure
+        buffer.content()
 
-    def compile(self, graph: Graph, generic: bool) -> OracleExecutable:
-        return OracleExecutable(graph)
+    def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
+        return OracleExecutable(graph, self.info, generic)
 
     def clear_caches(self) -> None:
         """Nothing is kept."""

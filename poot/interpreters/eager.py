@@ -18,9 +18,10 @@ from poot.core.source import Source, user_source
 from poot.core.types import Slot, SlotKey, Storage, TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.backend import Argument, Executable, backend
+from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
 from poot.interpreters.tracer import Tracer
+from poot.lowering.compile import lower
 
 SCALAR_SLOT = Slot("scalar")
 # A dtype stands for a scalar in a slot, a tensor type for an array.
@@ -33,21 +34,23 @@ class EagerInterpreter:
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Array, ...]:
         kinds: list[_OperandKind] = []
-        arguments: list[Argument] = []
+        buffers: list[Any] = []
+        numbers: list[Any] = []
         for operand in operands:
             if type(operand) is Array:
                 kinds.append(operand.aval.type)
-                arguments.append(operand.buffer or operand.live_buffer())
+                buffers.append(operand.buffer or operand.live_buffer())
             elif isinstance(operand, Scalar):
                 kinds.append(operand.dtype)
-                arguments.append(_scalar_bytes(operand))
+                buffers.append(None)
+                numbers.append(operand.value)
             else:
                 raise _refused(operand)
         executable, avals = _executable(op, tuple(kinds))
-        results = tuple(map(Array, executable(arguments), avals))
+        results, completion = executable.call(buffers, numbers)
         if settings().sync_checks:
-            results[0].block_until_ready()
-        return results
+            completion.check()
+        return tuple(map(Array, results, avals))
 
     def lift(self, value: Any, weak: bool = False) -> Any:
         if isinstance(value, Tracer):
@@ -61,12 +64,12 @@ class EagerInterpreter:
         failed = self.lift(failed)
         guarded = failed if value is None else self.lift(value)
         graph = _witness_graph(guarded.type, message, user_source())
-        run = backend().compile(graph, generic=True)
-        (buffer,) = run([guarded.live_buffer(), failed.live_buffer()])
-        result = Array(buffer, guarded.aval)
+        executable = _loaded(graph)
+        buffers = [guarded.live_buffer(), failed.live_buffer()]
+        (buffer,), completion = executable.call(buffers)
         if settings().sync_checks:
-            result.block_until_ready()
-        return result
+            completion.check()
+        return Array(buffer, guarded.aval)
 
 
 def _refused(operand: Any) -> Exception:
@@ -78,17 +81,19 @@ def _refused(operand: Any) -> Exception:
     )
 
 
-def _scalar_bytes(scalar: Scalar) -> bytes:
-    return scalar.bits.to_bytes(scalar.dtype.itemsize, "little")
-
-
 @lru_cache(maxsize=_CACHED_EXECUTABLES)
 def _executable(
     op: Op, kinds: tuple[_OperandKind, ...]
 ) -> tuple[Executable, tuple[Aval, ...]]:
     graph = one_equation(op, kinds)
     avals = tuple(aval_of(type) for type in graph.result_types)
-    return backend().compile(graph, generic=True), avals
+    return _loaded(graph), avals
+
+
+def _loaded(graph: Graph) -> Executable:
+    """A graph whose kernels serve other shapes too."""
+    device = backend()
+    return device.load(lower(graph, device.info).graph, generic=True)
 
 
 def one_equation(op: Op, kinds: tuple[_OperandKind, ...]) -> Graph:

@@ -60,6 +60,13 @@ class StagingInterpreter:
         """Words for messages: what made a value, and at which line."""
         return self._origins[value]
 
+    @property
+    def constants(self) -> set[ValueId]:
+        """The values that came from outside the function."""
+        return {value for _, value in self._captures.values()} | {
+            *self._copies.values()
+        }
+
     # --- the interpreter ----------------------------------------------------
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Tracer, ...]:

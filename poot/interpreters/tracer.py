@@ -51,6 +51,11 @@ class Tracer(Value):
             "instead of storing it"
         )
 
+    @property
+    def buffer(self) -> NoReturn:
+        """What an Array has; a jitted function outside the trace looks for it."""
+        raise self.misplaced()
+
     def _concretize(self, wanted: str, remedy: str) -> NoReturn:
         if self.trace.is_finished:
             raise self.misplaced()

@@ -1,0 +1,61 @@
+"""Functions of the package itself: arrays to and from the device, caches, checks."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from poot.core import oracle
+from poot.core.graph import Graph
+from poot.interpreters import pytree
+from poot.interpreters.array import Array
+from poot.interpreters.backend import backend
+from poot.interpreters.config import config
+from poot.interpreters.eager import clear_eager_cache
+from poot.interpreters.jit import clear_jit_caches
+from poot.interpreters.promotion import as_value
+from poot.lowering.kernels.cache import clear_kernels
+
+
+def devices() -> tuple[Any, ...]:
+    """The device that poot runs on, opened if it was not yet."""
+    return backend().devices
+
+
+def device_put(x: Any) -> Any:
+    """A tree with its NumPy arrays and numbers as Arrays on the device."""
+    return pytree.map(lambda leaf: as_value(leaf, "device_put"), x)
+
+
+def device_get(x: Any) -> Any:
+    """A tree with its Arrays as NumPy arrays."""
+    return pytree.map(np.asarray, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait for all Arrays of a tree; returns the tree."""
+    for leaf in pytree.leaves(x):
+        if isinstance(leaf, Array):
+            leaf.block_until_ready()
+    return x
+
+
+def evaluate(graph: Graph, *args: Any) -> tuple[np.ndarray[Any, Any], ...]:
+    """The results of a graph by the oracle: what it means, in NumPy on the host."""
+    given = (arg.numpy() if isinstance(arg, Array) else arg for arg in args)
+    return oracle.evaluate(graph, *given)
+
+
+def disable_jit(disable: bool = True) -> AbstractContextManager[Any]:
+    """Within the block jitted functions of this thread run op by op."""
+    return config.override(disable_jit=disable)
+
+
+def clear_caches() -> None:
+    """Forget everything that was traced, compiled or written as a kernel."""
+    clear_jit_caches()
+    clear_eager_cache()
+    clear_kernels()
+    backend().clear_caches()

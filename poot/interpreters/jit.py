@@ -1,0 +1,201 @@
+"""`poot.jit`: trace once a signature, compile, and replay at each further call."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+from weakref import WeakSet
+
+from poot.core.errors import ArgumentError
+from poot.core.graph import Graph
+from poot.core.interpreter import current
+from poot.interpreters.array import Array
+from poot.interpreters.aval import Aval
+from poot.interpreters.config import Settings, settings
+from poot.interpreters.eager import EAGER
+from poot.interpreters.promotion import as_value
+from poot.interpreters.pytree import flatten, unflatten
+from poot.interpreters.signature import (
+    Parameters,
+    Signature,
+    put_together,
+    take_apart,
+)
+from poot.interpreters.staged import Compiled, Traced
+from poot.interpreters.trace import trace
+
+_aval = attrgetter("aval")
+_jitted: WeakSet[JitFunction] = WeakSet()
+
+
+class JitFunction:
+    """A function that is traced once a signature and runs on the device.
+
+    Calls with arrays only take a shorter way: no tree is flattened.
+    """
+
+    def __init__(self, function: Callable[..., Any], parameters: Parameters) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._parameters = parameters
+        self._has_statics = bool(parameters.static_numbers or parameters.static_names)
+        self._compiled: dict[Signature, Compiled] = {}
+        self._by_avals: dict[tuple[Settings, tuple[Aval, ...]], Compiled] = {}
+        self._lock = threading.RLock()
+        _jitted.add(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and current() is EAGER:
+            try:
+                compiled = self._by_avals[settings(), tuple(map(_aval, args))]
+            except (KeyError, AttributeError):
+                # Not seen yet, or an argument that is no array.
+                return self._call(args, kwargs)
+            return compiled.run_arrays(args)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current() is not EAGER or settings().disable_jit:
+            return self._inline(args, kwargs)
+        call = take_apart(self._parameters, self._name, args, kwargs)
+        compiled = self._compiled.get(call.signature)
+        if compiled is None:
+            compiled = self._compile(call.signature)
+        result = compiled.run(call.leaves)
+        # The tree of such a call is known from the number of its arguments.
+        if not (kwargs or self._has_statics) and _all_arrays(args):
+            self._by_avals[settings(), tuple(map(_aval, args))] = compiled
+        return result
+
+    def _compile(self, signature: Signature) -> Compiled:
+        with self._lock:
+            compiled = self._compiled.get(signature)
+            if compiled is None:
+                compiled = self._traced(signature).lower().compile()
+                self._compiled[signature] = compiled
+            return compiled
+
+    def _traced(self, signature: Signature) -> Traced:
+        made = trace(self._function, self._name, self._parameters, signature)
+        return Traced(made, self._parameters)
+
+    def _inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run within what is current: its graph takes in the function's ops."""
+        call = take_apart(self._parameters, self._name, args, kwargs)
+        lift = current().lift
+        tree = unflatten(
+            call.signature.tree, [lift(as_value(leaf)) for leaf in call.leaves]
+        )
+        statics = [(place, value) for place, _, value in call.signature.statics]
+        own_args, own_kwargs = put_together(statics, len(args), tree)
+        leaves, result_tree = flatten(self._function(*own_args, **own_kwargs))
+        return unflatten(result_tree, [lift(as_value(leaf)) for leaf in leaves])
+
+    # --- around calls -------------------------------------------------------
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for these arguments; a ShapeDtypeStruct may stand for an array."""
+        call = take_apart(self._parameters, self._name, args, kwargs)
+        return self._traced(call.signature)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace and lower for these arguments."""
+        return self.trace(*args, **kwargs).lower()
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled."""
+        with self._lock:
+            self._compiled.clear()
+            self._by_avals.clear()
+
+    @property
+    def cache_size(self) -> int:
+        """How many signatures have been compiled."""
+        return len(self._compiled)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else BoundJitFunction(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitted {getattr(self._function, '__qualname__', self._name)}>"
+
+
+class BoundJitFunction:
+    """A jitted method of one object, which is its first argument."""
+
+    def __init__(self, function: JitFunction, instance: Any) -> None:
+        functools.update_wrapper(self, function)
+        self._jitted = function
+        self._instance = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(self._instance, *args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for these arguments."""
+        return self._jitted.trace(self._instance, *args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace and lower for these arguments."""
+        return self._jitted.lower(self._instance, *args, **kwargs)
+
+
+def _all_arrays(args: tuple[Any, ...]) -> bool:
+    return all(type(arg) is Array for arg in args)
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    donate_argnames: Any = (),
+) -> Any:
+    """Run a function on the device as one compiled program.
+
+    Use it as `@jit` or `@jit(static_argnums=…)`. The function is traced once for each
+    combination of shapes, dtypes, tree forms and static arguments, so it must be free
+    of side effects. A donated argument's memory is reused for a result; the array is
+    deleted by the call.
+    """
+    if function is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+        )
+    if not callable(function):
+        raise ArgumentError(f"jit takes a function, given {type(function).__name__}")
+    parameters = Parameters.of(
+        function, static_argnums, static_argnames, donate_argnums, donate_argnames
+    )
+    return JitFunction(function, parameters)
+
+
+def make_graph(
+    function: Callable[..., Any], *, static_argnums: Any = (), static_argnames: Any = ()
+) -> Callable[..., Graph]:
+    """A function that gives the graph which `function` traces to on its arguments."""
+    jitted = jit(
+        function, static_argnums=static_argnums, static_argnames=static_argnames
+    )
+
+    @functools.wraps(function)
+    def graph_of(*args: Any, **kwargs: Any) -> Graph:
+        graph: Graph = jitted.trace(*args, **kwargs).graph
+        return graph
+
+    return graph_of
+
+
+def clear_jit_caches() -> None:
+    """Forget what all jitted functions have traced and compiled."""
+    for jitted in list(_jitted):
+        jitted.clear_cache()

@@ -1,0 +1,130 @@
+"""Trees of containers with values at their leaves, by optree, as JAX has them.
+
+Dicts are walked by sorted keys; None is a container without leaves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import optree
+
+NAMESPACE = "poot"
+TreeDef = optree.PyTreeSpec
+C = TypeVar("C", bound=type)
+
+
+def flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], TreeDef]:
+    """The leaves in order, and the tree without them."""
+    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree with these leaves."""
+    return optree.tree_unflatten(treedef, leaves)
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves in order."""
+    return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
+
+
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
+    """The tree without its leaves; equal for trees of one form."""
+    return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
+
+
+def map(
+    function: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """`function` of each leaf, and of the subtrees of `rest` in its place."""
+    return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    *initializer: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Fold the leaves from the left."""
+    return optree.tree_reduce(
+        function, tree, *initializer, is_leaf=is_leaf, namespace=NAMESPACE
+    )
+
+
+def all(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether all leaves are true."""
+    return optree.tree_all(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
+    """A tree of form `outer` of trees of form `inner`, turned inside out."""
+    return optree.tree_transpose(outer, inner, tree)
+
+
+def leaf_paths(treedef: TreeDef) -> list[optree.PyTreeAccessor]:
+    """How to get at each leaf from the root; `codify(name)` gives the words."""
+    return optree.treespec_accessors(treedef)
+
+
+def register_node(
+    cls: C,
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten: Callable[[Any, Any], Any],
+) -> C:
+    """Make a class a container: `flatten(x)` gives children and hashable static data,
+    `unflatten(static, children)` the object."""
+    optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
+    return cls
+
+
+def register_dataclass(
+    cls: C,
+    data_fields: Iterable[str] | None = None,
+    meta_fields: Iterable[str] = (),
+) -> C:
+    """Make a dataclass a container of its fields.
+
+    Those in `meta_fields`, or declared with `metadata={"static": True}`, are part of
+    the tree's form instead and must be hashable.
+    """
+    if not dataclasses.is_dataclass(cls):
+        raise TypeError(f"{cls.__name__} is no dataclass; decorate it with @dataclass")
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    meta = [name for name, field in fields.items() if field.metadata.get("static")]
+    meta += [name for name in meta_fields if name not in meta]
+    data = [name for name in fields if name not in meta]
+    data = data if data_fields is None else list(data_fields)
+    if sorted([*data, *meta]) != sorted(fields):
+        raise TypeError(
+            f"{cls.__name__} has the fields {', '.join(fields)}; given as data: "
+            f"{', '.join(data)}, as meta: {', '.join(meta)}; name each once"
+        )
+    _register_fields(cls, tuple(data), tuple(meta))
+    return cls
+
+
+def _register_fields(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:
+    def take_apart(x: Any) -> tuple[Any, Any, Any]:
+        values = tuple(getattr(x, name) for name in data)
+        return values, tuple(getattr(x, name) for name in meta), data
+
+    def put_together(statics: Any, values: Any) -> Any:
+        children = dict(zip(data, values, strict=True))
+        return cls(**children, **dict(zip(meta, statics, strict=True)))
+
+    optree.register_pytree_node(
+        cls,
+        take_apart,
+        put_together,
+        path_entry_type=optree.GetAttrEntry,
+        namespace=NAMESPACE,
+    )

@@ -1,0 +1,310 @@
+"""What of a call decides whether a trace of the function can be used again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.errors import ArgumentError, RangeError
+from poot.core.types import TensorType
+from poot.interpreters.array import Array
+from poot.interpreters.aval import Aval, aval_of
+from poot.interpreters.config import Settings, settings
+from poot.interpreters.promotion import canonical, default_float, default_int
+from poot.interpreters.pytree import TreeDef, flatten, leaf_paths
+from poot.interpreters.value import AbstractValue
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeDtypeStruct:
+    """Shape and dtype of an argument, to trace a function without its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "dtype", dtypes.as_dtype(self.dtype).numpy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotKind:
+    """A scalar that the host writes at each call. One instance an Aval."""
+
+    aval: Aval
+
+
+# What a leaf is to a trace: an array on the device, or a scalar in a slot.
+LeafKind = Aval | SlotKind
+_slot_kinds: dict[Aval, SlotKind] = {}
+
+
+def _slot_kind(dtype: dtypes.DType, weak: bool) -> SlotKind:
+    aval = aval_of(TensorType((), dtype), weak)
+    return _slot_kinds.setdefault(aval, SlotKind(aval))
+
+
+def leaf_kind(leaf: Any) -> LeafKind | None:
+    """What a leaf is to a trace; None if it can be no argument."""
+    if type(leaf) is Array:
+        return leaf.aval
+    if isinstance(leaf, bool):
+        return _slot_kind(dtypes.bool_, False)
+    if isinstance(leaf, np.generic):
+        return _slot_kind(canonical(dtypes.as_dtype(leaf.dtype)), False)
+    if isinstance(leaf, float):
+        return _slot_kind(default_float(), True)
+    if isinstance(leaf, int):
+        return _slot_kind(default_int(), True)
+    if isinstance(leaf, AbstractValue):
+        return leaf.aval
+    if isinstance(leaf, np.ndarray):
+        dtype = canonical(dtypes.as_dtype(leaf.dtype))
+        return aval_of(TensorType(leaf.shape, dtype))
+    if isinstance(leaf, ShapeDtypeStruct):
+        return aval_of(
+            TensorType(leaf.shape, dtypes.as_dtype(leaf.dtype)), leaf.weak_type
+        )
+    return None
+
+
+def slot_number(leaf: Any, kind: SlotKind) -> Any:
+    """The number to write into a slot; RangeError for an int that does not fit."""
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        dtype = kind.aval.type.dtype
+        bound = 1 << (dtype.bits - 1)
+        if not -bound <= leaf < bound:
+            raise RangeError(
+                f"the Python int {leaf} does not fit {dtype}, the dtype of ints; pass "
+                "an array of a wider dtype or use poot.config.enable_x64"
+            )
+    return leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The key of a trace: two calls with equal ones share it."""
+
+    settings: Settings
+    tree: TreeDef
+    kinds: tuple[LeafKind, ...]
+    # (position or name, type, value): 1, 1.0 and True are equal, but not the same.
+    statics: tuple[tuple[int | str, type, Any], ...]
+    # The number of positional arguments, static ones included.
+    positional: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call taken apart."""
+
+    signature: Signature
+    leaves: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Which parameters of a function are static or donated, by place and by name."""
+
+    names: tuple[str, ...]
+    static_numbers: frozenset[int]
+    static_names: frozenset[str]
+    donated_numbers: frozenset[int]
+    donated_names: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        static_argnums: Any,
+        static_argnames: Any,
+        donate_argnums: Any,
+        donate_argnames: Any,
+    ) -> Parameters:
+        """Complete places by names and names by places, from the signature."""
+        found = _parameters(function)
+        names = _positional_names(found)
+        static = _resolved(found, static_argnums, static_argnames)
+        donated = _resolved(found, donate_argnums, donate_argnames)
+        both = (static[0] & donated[0]) | (static[1] & donated[1])
+        if both:
+            raise ArgumentError(
+                f"jit: {', '.join(map(str, sorted(both, key=str)))} cannot be static "
+                "and donated"
+            )
+        return cls(names, *static, *donated)
+
+    def describe(self, place: int | str) -> str:
+        """What an argument is called: its parameter's name, or `args[i]`."""
+        if isinstance(place, str):
+            return place
+        if place < len(self.names):
+            return self.names[place]
+        return f"args[{place}]"
+
+    def split(
+        self, function_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int | str, Any], ...]]:
+        """The positional and named arguments that are traced, and the static ones."""
+        if not self.static_numbers and not self.static_names:
+            return args, dict(kwargs), ()
+        numbers = self.static_numbers
+        static: list[tuple[int | str, Any]] = [
+            (i, arg) for i, arg in enumerate(args) if i in numbers
+        ]
+        static += [(k, kwargs[k]) for k in sorted(kwargs) if k in self.static_names]
+        for place, value in static:
+            _require_hashable(function_name, self.describe(place), value)
+        traced = tuple(arg for i, arg in enumerate(args) if i not in numbers)
+        named = {k: v for k, v in kwargs.items() if k not in self.static_names}
+        return traced, named, tuple(static)
+
+    def traced_places(self, positional: int) -> list[int]:
+        """The places of the traced positional arguments, in order."""
+        return [i for i in range(positional) if i not in self.static_numbers]
+
+    def paths(self, signature: Signature) -> list[str]:
+        """How a user would write each leaf: `params['w']`."""
+        places = self.traced_places(signature.positional)
+        names = []
+        for accessor in leaf_paths(signature.tree):
+            which = accessor[0].entry
+            first = accessor[1].entry
+            place: int | str = places[first] if which == 0 else first
+            names.append(accessor[2:].codify(self.describe(place)))
+        return names
+
+    def donated_leaves(self, signature: Signature) -> frozenset[int]:
+        """The numbers of the leaves that belong to donated arguments."""
+        if not self.donated_numbers and not self.donated_names:
+            return frozenset()
+        places = self.traced_places(signature.positional)
+        found = set()
+        for number, accessor in enumerate(leaf_paths(signature.tree)):
+            which, first = accessor[0].entry, accessor[1].entry
+            donated = (
+                places[first] in self.donated_numbers
+                if which == 0
+                else first in self.donated_names
+            )
+            if donated:
+                found.add(number)
+        return frozenset(found)
+
+
+def take_apart(
+    parameters: Parameters,
+    function_name: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Call:
+    """The signature of a call and its leaves; ArgumentError for a foreign leaf."""
+    traced, named, static = parameters.split(function_name, args, kwargs)
+    leaves, tree = flatten((traced, named))
+    kinds = tuple(map(leaf_kind, leaves))
+    statics = tuple((place, type(value), value) for place, value in static)
+    signature = Signature(settings(), tree, kinds, statics, len(args))  # type: ignore[arg-type]
+    if None in kinds:
+        number = kinds.index(None)
+        path = parameters.paths(signature)[number]
+        raise ArgumentError(
+            f"`{function_name}`: argument {path} is a "
+            f"{type(leaves[number]).__name__}; takes arrays and numbers, and "
+            "containers of them. Mark it in static_argnums or static_argnames, or "
+            "register its class in poot.tree"
+        )
+    return Call(signature, leaves)
+
+
+def put_together(
+    statics: Iterable[tuple[int | str, Any]], positional: int, tree: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of the function, from the traced ones and the static ones."""
+    traced, named = tree
+    remaining = iter(traced)
+    fixed = dict(statics)
+    args = [fixed[i] if i in fixed else next(remaining) for i in range(positional)]
+    names = {k: v for k, v in fixed.items() if isinstance(k, str)}
+    return args, {**named, **names}
+
+
+def _require_hashable(function_name: str, name: str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"`{function_name}`: the static argument {name} is a "
+            f"{type(value).__name__}, which has no hash; static arguments are hashable "
+            "(a tuple rather than a list, say)"
+        ) from None
+
+
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        # Some callables of C have no signature; their arguments go by number.
+        return None
+
+
+def _resolved(
+    parameters: list[inspect.Parameter] | None, numbers: Any, chosen: Any
+) -> tuple[frozenset[int], frozenset[str]]:
+    """Places and names of the same parameters, given as places, names or both."""
+    names = _positional_names(parameters)
+    given = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+    texts = (chosen,) if isinstance(chosen, str) else tuple(chosen or ())
+    places = {n + len(names) if n < 0 else n for n in given}
+    _require_parameters(parameters, places, texts)
+    places |= {names.index(text) for text in texts if text in names}
+    named = set(texts) | {names[p] for p in places if p < len(names)}
+    return frozenset(places), frozenset(named)
+
+
+def _positional_names(parameters: list[inspect.Parameter] | None) -> tuple[str, ...]:
+    return tuple(p.name for p in parameters or () if p.kind in _POSITIONAL)
+
+
+def _require_parameters(
+    parameters: list[inspect.Parameter] | None, places: set[int], texts: tuple[str, ...]
+) -> None:
+    """ArgumentError for a place or name that no argument can have."""
+    if parameters is None:
+        return
+    kinds = {p.kind for p in parameters}
+    count = len(_positional_names(parameters))
+    for place in places:
+        more = inspect.Parameter.VAR_POSITIONAL in kinds
+        if place < 0 or (place >= count and not more):
+            raise ArgumentError(
+                f"jit: there is no argument number {place}; the function takes {count} "
+                "by position"
+            )
+    known = {p.name for p in parameters}
+    for text in texts:
+        if text not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise ArgumentError(
+                f"jit: the function has no argument {text!r}; it has "
+                f"{', '.join(sorted(known))}"
+            )
+
+
+def describe_kinds(kinds: Iterable[LeafKind]) -> str:
+    """The kinds of leaves for messages."""
+    parts = [
+        f"slot {kind.aval}" if isinstance(kind, SlotKind) else str(kind)
+        for kind in kinds
+    ]
+    return f"({', '.join(parts)})"

@@ -1,0 +1,219 @@
+"""The stages of a jitted function that can be looked at: traced, lowered, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from poot.core.errors import ArgumentError, DonationError
+from poot.core.graph import Graph
+from poot.interpreters.array import Array
+from poot.interpreters.backend import Executable, backend
+from poot.interpreters.pytree import unflatten
+from poot.interpreters.signature import (
+    Parameters,
+    SlotKind,
+    describe_kinds,
+    slot_number,
+    take_apart,
+)
+from poot.interpreters.trace import Trace
+from poot.lowering.compile import Lowered as LoweredGraph
+from poot.lowering.compile import lower
+from poot.lowering.program import Program
+
+
+class Traced:
+    """A function as a graph of primitives, for one signature."""
+
+    def __init__(self, trace: Trace, parameters: Parameters) -> None:
+        self._trace = trace
+        self._parameters = parameters
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as traced."""
+        return self._trace.graph
+
+    def lower(self) -> Lowered:
+        """Run the passes for the device in use."""
+        lowered = lower(self._trace.graph, backend().info)
+        return Lowered(self._trace, self._parameters, lowered)
+
+    def __str__(self) -> str:
+        return f"traced {self._trace.name}: {self.graph}"
+
+
+class Lowered:
+    """A function's graph after the passes."""
+
+    def __init__(
+        self, trace: Trace, parameters: Parameters, lowered: LoweredGraph
+    ) -> None:
+        self._trace = trace
+        self._parameters = parameters
+        self._lowered = lowered
+
+    @property
+    def graph(self) -> Graph:
+        """The graph with the composites that the passes made."""
+        return self._lowered.graph
+
+    def report(self) -> str:
+        """Which rewrites fired, and why others did not."""
+        return str(self._lowered.report)
+
+    def compile(self) -> Compiled:
+        """Plan, write kernels and load them on the device."""
+        executable = backend().load(self._lowered.graph, generic=False)
+        return Compiled(self._trace, self._parameters, self._lowered, executable)
+
+    def __str__(self) -> str:
+        return f"lowered {self._trace.name}: {self.graph}"
+
+
+class Compiled:
+    """A function ready to run on arguments of one signature."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        parameters: Parameters,
+        lowered: LoweredGraph,
+        executable: Executable,
+    ) -> None:
+        self._trace = trace
+        self._parameters = parameters
+        self._lowered = lowered
+        self._executable = executable
+        self._start = executable.call
+        self._pack = _packer(trace)
+        kinds = trace.signature.kinds
+        self._slots = tuple(
+            (number, kind)
+            for number, kind in enumerate(kinds)
+            if isinstance(kind, SlotKind)
+        )
+        self._sync = trace.signature.settings.sync_checks
+        self._simple = not (self._slots or trace.donated or self._sync)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was planned."""
+        return self._lowered.graph
+
+    @property
+    def program(self) -> Program:
+        """What the device runs: dispatches, copies and buffers."""
+        return self._executable.program
+
+    def spirv(self) -> dict[str, bytes]:
+        """The SPIR-V words of each kernel, by its name."""
+        kernels = self.program.kernels
+        return {name: kernel.words for name, kernel in kernels.items()}
+
+    def report(self) -> str:
+        """Which rewrites fired, and why others did not."""
+        return str(self._lowered.report)
+
+    def __str__(self) -> str:
+        return f"compiled {self._trace.name}: {self.program}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arguments of the signature that it was compiled for."""
+        trace = self._trace
+        call = take_apart(self._parameters, trace.name, args, kwargs)
+        wanted, given = trace.signature, call.signature
+        if (given.tree, given.kinds, given.statics) != (
+            wanted.tree,
+            wanted.kinds,
+            wanted.statics,
+        ):
+            raise ArgumentError(
+                f"`{trace.name}` was compiled for {describe_kinds(wanted.kinds)} in "
+                f"{wanted.tree}, given {describe_kinds(given.kinds)} in {given.tree}; "
+                "trace it anew, or call the jitted function"
+            )
+        return self.run(call.leaves)
+
+    # --- running ------------------------------------------------------------
+
+    def run_arrays(self, arrays: Sequence[Any]) -> Any:
+        """Run on leaves that are Arrays, which their signature has shown."""
+        if not self._simple:
+            return self.run(arrays)
+        buffers = [array.buffer for array in arrays]
+        if None in buffers:
+            self._refuse_deleted(arrays)
+        return self._pack(self._start(buffers)[0])
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on leaves of any kind."""
+        slots = self._slots
+        numbers = [slot_number(leaves[number], kind) for number, kind in slots]
+        buffers = self._buffers(leaves)
+        if self._trace.donated:
+            self._require_single_use(leaves)
+        results, completion = self._start(buffers, numbers)
+        for number in self._trace.donated:
+            self._mark_donated(leaves[number], self._trace.paths[number])
+        if self._sync:
+            completion.check()
+        return self._pack(results)
+
+    def _buffers(self, leaves: Sequence[Any]) -> list[Any]:
+        buffers: list[Any] = []
+        for leaf, kind in zip(leaves, self._trace.signature.kinds, strict=True):
+            if isinstance(kind, SlotKind):
+                buffers.append(None)
+            elif isinstance(leaf, Array):
+                buffers.append(leaf.buffer or self._refuse_deleted(leaves))
+            elif hasattr(leaf, "__array__"):
+                native = leaf.astype(kind.type.dtype.numpy, copy=False)
+                buffers.append(backend().upload(native))
+            else:
+                raise ArgumentError(
+                    f"`{self._trace.name}` runs on arrays; a {type(leaf).__name__} "
+                    "stands for one in .trace() only"
+                )
+        return buffers
+
+    def _refuse_deleted(self, leaves: Sequence[Any]) -> NoReturn:
+        for leaf, path in zip(leaves, self._trace.paths, strict=True):
+            if isinstance(leaf, Array) and leaf.buffer is None:
+                raise leaf.deleted_error(f"argument {path} of `{self._trace.name}`")
+        raise AssertionError
+
+    def _require_single_use(self, leaves: Sequence[Any]) -> None:
+        paths = self._trace.paths
+        for number in self._trace.donated:
+            for other, leaf in enumerate(leaves):
+                if other != number and leaf is leaves[number]:
+                    raise DonationError(
+                        f"`{self._trace.name}`: the array donated as {paths[number]} "
+                        f"is given as {paths[other]} too; a donated array is used once"
+                    )
+
+    def _mark_donated(self, leaf: Any, path: str) -> None:
+        if isinstance(leaf, Array):
+            leaf.mark_deleted(f"was donated to `{self._trace.name}` as {path}")
+
+
+def _packer(trace: Trace) -> Callable[[Sequence[Any]], Any]:
+    """What makes the function's result of the buffers of the graph's results."""
+    avals, tree = trace.result_avals, trace.result_tree
+    repeated = len(set(trace.graph.results)) < len(avals)
+
+    def arrays(buffers: Sequence[Any]) -> list[Array]:
+        if repeated:
+            # One buffer may be several results; none of them may be written to.
+            for buffer in buffers:
+                buffer.shared = True
+        return list(map(Array, buffers, avals))
+
+    if tree.is_leaf():
+        (aval,) = avals
+        return lambda buffers: Array(buffers[0], aval)
+    if tree.type is tuple and all(child.is_leaf() for child in tree.children()):
+        return lambda buffers: tuple(arrays(buffers))
+    return lambda buffers: unflatten(tree, arrays(buffers))
