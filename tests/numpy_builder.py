@@ -60,10 +60,7 @@ class NumpyBuilder:
         quality: Quality = Quality.RECIPROCAL,
         seed: int = 0,
     ) -> None:
-        self.keeps_subnormals = keeps_subnormals
-        self.info = DeviceInfo(
-            keeps_subnormals32=keeps_subnormals, denorm_preserve64=keeps_subnormals
-        )
+        self.info = DeviceInfo(keeps_subnormals32=keeps_subnormals)
         self.quality = quality
         self.operations = 0
         self._random = np.random.default_rng(seed)
@@ -111,10 +108,10 @@ class NumpyBuilder:
         return a, b
 
     def _flush(self, array: np.ndarray, ty: ScalarType) -> np.ndarray:
-        if not ty.is_float or self.keeps_subnormals:
+        if ty is not F32 or self.info.keeps_subnormals32:
             return array
-        tiny = np.abs(array) < np.finfo(array.dtype).tiny
-        return np.where(tiny, np.copysign(array.dtype.type(0), array), array)
+        tiny = np.abs(array) < np.finfo(np.float32).tiny
+        return np.where(tiny, np.copysign(np.float32(0), array), array)
 
     def _float(self, ty: ScalarType, f: Callable[..., Any], *values: Value) -> Value:
         self.operations += 1

@@ -94,9 +94,8 @@ class FloatMath:
         self.k = k
         self.f = f
         self.single = f is SINGLE
-        self.keeps_subnormals = (
-            k.info.keeps_subnormals32 if self.single else k.info.denorm_preserve64
-        )
+        # No device is known that flushes those of f64.
+        self.keeps_subnormals = not self.single or k.info.keeps_subnormals32
 
     # --- constants ----------------------------------------------------------
 
