@@ -147,7 +147,7 @@ class Pool:
         try:
             chunk = self._chunks.waiting(size).pop()
         except IndexError:
-            chunk = self._allocate_anew(size)
+            chunk = self._allocate_anew(size, size_bytes)
         return DeviceBuffer(chunk, size_bytes)
 
     def dropped(self, size_bytes: int) -> list[Chunk]:
@@ -182,18 +182,21 @@ class Pool:
             self._chunks = ChunkAllocator()
             self._reserved = 0
 
-    def _allocate_anew(self, size: int) -> Chunk:
+    def _allocate_anew(self, size: int, asked_bytes: int) -> Chunk:
         """A chunk that no dropped one can be: from a block's free space, at first."""
+        if asked_bytes > self._max_allocation_bytes:
+            raise LimitError(
+                f"an array needs {asked_bytes} bytes in one piece; the device allocates "
+                f"at most {self._max_allocation_bytes}. Split the array"
+            )
         with self._lock:
             chunk = self._chunks.take(size)
-        return chunk or self._allocate_slowly(size)
+        chunk = chunk or self._allocate_slowly(size)
+        if chunk is None:
+            raise self._out_of_memory(asked_bytes)
+        return chunk
 
-    def _allocate_slowly(self, size: int) -> Chunk:
-        if size > self._max_allocation_bytes:
-            raise LimitError(
-                f"an array needs {size} bytes in one piece; the device allocates at "
-                f"most {self._max_allocation_bytes}. Split the array"
-            )
+    def _allocate_slowly(self, size: int) -> Chunk | None:
         # In growing order of cost: join free chunks and ask the driver; give cached
         # blocks back first; have Python drop what only cycles keep alive.
         for reclaim in (None, self.release_empty, self._collect_garbage):
@@ -205,7 +208,7 @@ class Pool:
                 chunk = self._chunks.take(size) or self._grow(size)
             if chunk is not None:
                 return chunk
-        raise self._out_of_memory(size)
+        return None
 
     def _collect_garbage(self) -> None:
         gc.collect()
@@ -243,11 +246,11 @@ class Pool:
         self._reserved -= block.size
         self._source.release(block)
 
-    def _out_of_memory(self, size: int) -> OutOfMemory:
+    def _out_of_memory(self, asked_bytes: int) -> OutOfMemory:
         held = self.statistics()
         return OutOfMemory(
-            f"{size} bytes of device memory do not fit: {held.in_use_bytes} of "
-            f"{held.cap_bytes} bytes are in use by {held.buffers} buffers, "
+            f"{asked_bytes} bytes of device memory do not fit: {held.in_use_bytes} "
+            f"of {held.cap_bytes} bytes are in use by {held.buffers} buffers, "
             f"{held.cap_bytes - held.in_use_bytes} are left ({held.blocks} blocks hold "
             f"{held.reserved_bytes} bytes). Drop arrays, or work on smaller pieces"
         )
