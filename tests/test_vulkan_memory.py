@@ -180,10 +180,11 @@ def test_an_allocation_beyond_the_device_limit(physical: PhysicalDevice) -> None
 def test_a_tiny_heap_ends_in_an_error_and_recovers(physical: PhysicalDevice) -> None:
     tiny = capped(physical, 4 * MIB)
     held = [tiny.allocate(300_000) for _ in range(10)]
-    with pytest.raises(OutOfMemory, match="^2000000 bytes"):
+    with pytest.raises(OutOfMemory, match="2000000 bytes"):
         tiny.allocate(2_000_000)
     with pytest.raises(OutOfMemory) as caught:
-        held += [tiny.allocate(300_000) for _ in range(10)]
+        for _ in range(10):
+            held.append(tiny.allocate(300_000))
     text = str(caught.value)
     statistics = tiny.memory_statistics()
     assert f"{statistics.in_use_bytes} of {4 * MIB} bytes are in use" in text

@@ -186,8 +186,8 @@ class Pool:
         """A chunk that no dropped one can be: from a block's free space, at first."""
         if asked_bytes > self._max_allocation_bytes:
             raise LimitError(
-                f"an array needs {asked_bytes} bytes in one piece; the device allocates "
-                f"at most {self._max_allocation_bytes}. Split the array"
+                f"an array needs {asked_bytes} bytes in one piece; the device "
+                f"allocates at most {self._max_allocation_bytes}. Split the array"
             )
         with self._lock:
             chunk = self._chunks.take(size)
