@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
-from poot.core.errors import CapabilityError, LoweringError
+from poot.core.errors import CapabilityError, DTypeError
 from poot.core.graph import Graph
 from poot.core.ops.elementwise import (
     Binary,
@@ -48,7 +48,6 @@ from tests.kernel_harness import (
     device,
     one_op,
     plan_graph,
-    run_graph,
     run_program,
 )
 from tests.pointwise_programs import fused, random_arrays, random_region
@@ -302,10 +301,40 @@ def test_every_equation_rounds_to_its_dtype(dtype: Any) -> None:
     assert_exact(fused(body.finish()), [numbers])
 
 
-def test_arithmetic_on_stored_only_floats_is_refused() -> None:
-    x = np.ones(4, ml_dtypes.float8_e4m3fn)
-    with pytest.raises(LoweringError, match="f8e4m3fn"):
-        run_graph(one_op(Cast(dtypes.int32), x), [x])
+FLOAT8 = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_8_bit_floats_are_read(dtype: Any) -> None:
+    codes = np.arange(256, dtype=np.uint8).view(dtype)
+    for target in (np.float32, np.float16, np.int32, np.bool_, np.float64):
+        check(Cast(dtypes.as_dtype(target)), codes)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8[:2])
+def test_8_bit_floats_are_written(dtype: Any) -> None:
+    ends = [np.inf, -np.inf, np.nan, 0.0, -0.0, 464.0, 465.0, 61440.0, 61439.0]
+    numbers = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    finite = np.unique(numbers[np.isfinite(numbers)])
+    between = (finite[1:] + finite[:-1]) / 2
+    near = [np.nextafter(between, np.float32(way)) for way in (-np.inf, np.inf)]
+    x = np.concatenate([finite, between, *near, np.array(ends, np.float32)])
+    to = Cast(dtypes.as_dtype(dtype))
+    check(to, x.astype(np.float32))
+    check(to, bits((999,), np.dtype(np.float32)))
+    check(to, bits((999,), np.dtype(np.float16)))
+    check(to, np.arange(-128, 128, dtype=np.int8))
+
+
+def test_what_8_bit_floats_do_not_take_is_refused() -> None:
+    wide = np.ones(4, np.int32)
+    with pytest.raises(CapabilityError, match="cast to f32 first"):
+        plan_graph(one_op(Cast(dtypes.float8_e5m2), wide))
+    real = np.ones(4, np.float32)
+    with pytest.raises(CapabilityError, match="f8e8m0"):
+        plan_graph(one_op(Cast(dtypes.float8_e8m0), real))
+    with pytest.raises(DTypeError, match="f8e4m3fn"):
+        one_op(ADD, *[np.ones(4, ml_dtypes.float8_e4m3fn)] * 2)
 
 
 # --- regions ----------------------------------------------------------------

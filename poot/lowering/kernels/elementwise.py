@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from poot.core import dtypes
-from poot.core.dtypes import DType
+from poot.core.dtypes import DType, Kind
 from poot.core.op import Op
 from poot.core.ops.elementwise import (
     Binary,
@@ -18,6 +18,7 @@ from poot.core.ops.elementwise import (
     Select,
     Unary,
 )
+from poot.lowering.kernels.float8 import cast_float8
 from poot.lowering.kernels.math import cast, lower_binary, lower_unary
 from poot.lowering.kernels.memory import form, from_bits, to_bits
 from poot.lowering.kernels.pack import Pack, lane_of
@@ -47,7 +48,9 @@ def apply(
             raised = lower_binary(k, BinaryOp.MAX, x, low, given)
             return lower_binary(k, BinaryOp.MIN, raised, high, given)
         case Cast():
-            return cast(k, operands[0], given, made)
+            stored_only = Kind.STORAGE in (given.kind, made.kind)
+            change = cast_float8 if stored_only else cast
+            return change(k, operands[0], given, made)
         case BitcastConvert():
             return reinterpret(k, operands[0], given, made)
     raise AssertionError(op)
