@@ -110,6 +110,15 @@ class Device:
         if "keeps_subnormals32" not in mask:
             self.info = self.info.masked(keeps_subnormals32=keeps_subnormals32(self))
 
+    def __repr__(self) -> str:
+        info = self.info
+        version = ".".join(map(str, info.api_version))
+        subnormals = "kept" if info.keeps_subnormals32 else "flushed"
+        return (
+            f"Device({info.name}, {info.kind.value}, Vulkan {version}, "
+            f"f32 subnormals {subnormals})"
+        )
+
     # --- handles, for other bindings ----------------------------------------
 
     @property
