@@ -104,7 +104,7 @@ def absolute(x: Any) -> Value:
     return unary(UnaryOp.ABS, x)
 
 
-def _numbers(where: str, x: Any, y: Any) -> Promoted:
+def promote_numbers(where: str, x: Any, y: Any) -> Promoted:
     """Promoted operands; bools count as the default int."""
     promoted = promote(where, x, y)
     if promoted.dtype.is_bool:
@@ -120,7 +120,7 @@ def _apply(op: BinaryOp | CompareOp, x: Any, y: Any) -> Any:
 
 def floor_divide(x: Any, y: Any) -> Value:
     """The quotient rounded to -inf; of integers by zero: 0, of floats: inf or NaN."""
-    promoted = _numbers("floor_divide", x, y)
+    promoted = promote_numbers("floor_divide", x, y)
     is_float = promoted.dtype.is_float
     divide = _float_floor_divide if is_float else _int_floor_divide
     return result_of(promoted, divide(promoted))
@@ -128,7 +128,7 @@ def floor_divide(x: Any, y: Any) -> Value:
 
 def remainder(x: Any, y: Any) -> Value:
     """The remainder with the sign of the divisor; of integers by zero: 0."""
-    promoted = _numbers("remainder", x, y)
+    promoted = promote_numbers("remainder", x, y)
     is_float = promoted.dtype.is_float
     rest = _float_remainder if is_float else _int_remainder
     return result_of(promoted, rest(promoted))
@@ -207,7 +207,7 @@ def power(x: Any, y: Any) -> Value:
             )
         if 0 < y <= 4 and not dtype.is_bool:
             return _small_power(as_value(x), y)
-    promoted = _numbers("power", x, y)
+    promoted = promote_numbers("power", x, y)
     return result_of(promoted, _apply(BinaryOp.POW, *promoted.operands))
 
 
