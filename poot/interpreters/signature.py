@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,12 +43,11 @@ class SlotKind:
 
 # What a leaf is to a trace: an array on the device, or a scalar in a slot.
 LeafKind = Aval | SlotKind
-_slot_kinds: dict[Aval, SlotKind] = {}
 
 
+@functools.cache
 def _slot_kind(dtype: dtypes.DType, weak: bool) -> SlotKind:
-    aval = aval_of(TensorType((), dtype), weak)
-    return _slot_kinds.setdefault(aval, SlotKind(aval))
+    return SlotKind(aval_of(TensorType((), dtype), weak))
 
 
 def leaf_kind(leaf: Any) -> LeafKind | None:
@@ -56,21 +56,25 @@ def leaf_kind(leaf: Any) -> LeafKind | None:
         return leaf.aval
     if isinstance(leaf, bool):
         return _slot_kind(dtypes.bool_, False)
+    # NumPy's f64 scalars are Python floats too.
     if isinstance(leaf, np.generic):
         return _slot_kind(canonical(dtypes.as_dtype(leaf.dtype)), False)
     if isinstance(leaf, float):
         return _slot_kind(default_float(), True)
     if isinstance(leaf, int):
         return _slot_kind(default_int(), True)
+    return _array_kind(leaf)
+
+
+def _array_kind(leaf: Any) -> Aval | None:
     if isinstance(leaf, AbstractValue):
         return leaf.aval
     if isinstance(leaf, np.ndarray):
         dtype = canonical(dtypes.as_dtype(leaf.dtype))
         return aval_of(TensorType(leaf.shape, dtype))
     if isinstance(leaf, ShapeDtypeStruct):
-        return aval_of(
-            TensorType(leaf.shape, dtypes.as_dtype(leaf.dtype)), leaf.weak_type
-        )
+        dtype = dtypes.as_dtype(leaf.dtype)
+        return aval_of(TensorType(leaf.shape, dtype), leaf.weak_type)
     return None
 
 
@@ -87,8 +91,7 @@ def slot_number(leaf: Any, kind: SlotKind) -> Any:
     return leaf
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """The key of a trace: two calls with equal ones share it."""
 
     settings: Settings
@@ -100,12 +103,11 @@ class Signature:
     positional: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call taken apart."""
 
     signature: Signature
-    leaves: list[Any]
+    leaves: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,15 @@ def take_apart(
 ) -> Call:
     """The signature of a call and its leaves; ArgumentError for a foreign leaf."""
     traced, named, static = parameters.split(function_name, args, kwargs)
-    leaves, tree = flatten((traced, named))
-    kinds = tuple(map(leaf_kind, leaves))
-    statics = tuple((place, type(value), value) for place, value in static)
-    signature = Signature(settings(), tree, kinds, statics, len(args))  # type: ignore[arg-type]
+    leaves: Sequence[Any] = traced
+    kinds: tuple[Any, ...] = tuple(map(leaf_kind, traced))
+    if named or None in kinds:
+        leaves, tree = flatten((traced, named))
+        kinds = tuple(map(leaf_kind, leaves))
+    else:
+        tree = _flat_tree(len(traced))
+    statics = tuple([(place, type(value), value) for place, value in static])
+    signature = Signature(settings(), tree, kinds, statics, len(args))
     if None in kinds:
         number = kinds.index(None)
         path = parameters.paths(signature)[number]
@@ -220,6 +227,12 @@ def take_apart(
             "register its class in poot.tree"
         )
     return Call(signature, leaves)
+
+
+@functools.cache
+def _flat_tree(count: int) -> TreeDef:
+    """The tree of positional arguments that are leaves themselves."""
+    return flatten(((0,) * count, {}))[1]
 
 
 def put_together(
