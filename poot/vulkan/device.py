@@ -232,8 +232,8 @@ class Device:
         handle, self.handle = self.handle, 0
         if self.queue.abandoned:
             return
-        if self.queue.failure is None:
-            self.functions.vkDeviceWaitIdle(handle)
+        # On a lost device the wait fails at once, and what follows is allowed still.
+        if self.functions.vkDeviceWaitIdle(handle) == binding.SUCCESS:
             self.pipelines.save()
         for resources in self._adopted:
             resources.close()

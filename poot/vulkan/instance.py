@@ -47,6 +47,7 @@ class Instance:
     ) -> None:
         _refuse_fork()
         self.messages: list[str] = []
+        self._process = os.getpid()
         loader = binding.loader()
         extensions = self._extensions(validate)
         layers = [VALIDATION_LAYER] if validate else []
@@ -114,9 +115,14 @@ class Instance:
         )
         self._messenger = messenger[0]
 
+    def check_process(self) -> None:
+        """Raise ForkError in a process forked from the one that made the instance."""
+        if self._process != os.getpid():
+            _refuse_fork()
+
     def close(self) -> None:
-        """Destroy the instance; a second time does nothing."""
-        if not self.handle:
+        """Destroy the instance; a second time, or in a forked child, do nothing."""
+        if not self.handle or self._process != os.getpid():
             return
         if self._messenger:
             self.functions.vkDestroyDebugUtilsMessengerEXT(

@@ -68,6 +68,7 @@ class PhysicalDevice:
 
 def physical_devices(instance: Instance) -> list[PhysicalDevice]:
     """Every physical device in the driver's order."""
+    instance.check_process()
     handles = binding.enumerate_all(
         "vkEnumeratePhysicalDevices",
         "VkPhysicalDevice",
