@@ -1,0 +1,45 @@
+"""The two steps of lowering: passes over a graph, then the plan of a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poot.core.graph import Graph
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels import matmul, pointwise, reduce, row
+from poot.lowering.passes.cse import cse
+from poot.lowering.passes.dce import dce
+from poot.lowering.passes.driver import Pass, run_passes
+from poot.lowering.passes.fuse_pointwise import fuse_pointwise
+from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.report import Report
+from poot.lowering.plan.planner import make_program
+from poot.lowering.program import Program
+
+# In the order in which they run; fusing leaves changes of shape that nobody reads.
+PASSES: tuple[Pass, ...] = (cse, dce, fuse_rows, fuse_pointwise, dce)
+
+# Importing these has filled the table of lower rules.
+RULE_MODULES = (matmul, pointwise, reduce, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A graph after the passes, and the report of what they did."""
+
+    graph: Graph
+    report: Report
+
+
+def lower(graph: Graph, info: DeviceInfo) -> Lowered:
+    """Run all passes over a graph for a device."""
+    lowered, records = run_passes(PASSES, graph, info)
+    return Lowered(lowered, Report(info.name, records))
+
+
+def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
+    """The program of a graph on a device, or a LoweringError that says what it lacks.
+
+    With `generic` kernels take sizes from metadata, so that one serves all shapes.
+    """
+    return make_program(graph, info, generic=generic)

@@ -1,0 +1,171 @@
+"""What computing an element costs, and how often fusing would compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, ValueId
+from poot.core.graph import Graph
+from poot.core.op import Op
+from poot.core.ops.elementwise import (
+    Binary,
+    BinaryOp,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    Select,
+    Unary,
+    UnaryOp,
+)
+from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.shape import (
+    Broadcast,
+    Concat,
+    Iota,
+    Pad,
+    Reshape,
+    Reverse,
+    Slice,
+    Transpose,
+)
+from poot.core.types import TensorType
+
+ELEMENTWISE: tuple[type[Op], ...] = (Unary, Binary, Compare, Select, Cast, Clamp)
+VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
+MOVEMENT: tuple[type[Op], ...] = (
+    *VIEWS,
+    Pad,
+    Reverse,
+    Concat,
+    Iota,
+    Gather,
+    DynamicSlice,
+    BitcastConvert,
+)
+POINTWISE = (*ELEMENTWISE, *MOVEMENT)
+
+# In units of an addition. What is computed again may cost this much an element …
+CHEAP = 8
+# … or this much in all.
+NEGLIGIBLE = 1 << 16
+# A value that is read in more ways than this is stored.
+MOST_WAYS = 4
+
+_TRANSCENDENTAL = 16
+_UNARY = {
+    member: 1
+    for member in (
+        UnaryOp.NEG,
+        UnaryOp.ABS,
+        UnaryOp.SIGN,
+        UnaryOp.FLOOR,
+        UnaryOp.CEIL,
+        UnaryOp.TRUNC,
+        UnaryOp.ROUND,
+        UnaryOp.NOT,
+        UnaryOp.CLZ,
+        UnaryOp.POPCOUNT,
+        UnaryOp.ISNAN,
+        UnaryOp.ISINF,
+        UnaryOp.ISFINITE,
+        UnaryOp.SIGNBIT,
+    )
+} | {UnaryOp.SQRT: 4, UnaryOp.RSQRT: 4, UnaryOp.RECIP: 4}
+_BINARY = {
+    BinaryOp.DIV: 4,
+    BinaryOp.REM: _TRANSCENDENTAL,
+    BinaryOp.POW: 2 * _TRANSCENDENTAL,
+    BinaryOp.ATAN2: 2 * _TRANSCENDENTAL,
+    BinaryOp.HYPOT: 8,
+    BinaryOp.NEXTAFTER: 2,
+    BinaryOp.GCD: 64,
+}
+
+
+def cost(op: Op) -> int:
+    """What one element of the result costs, operands aside, in additions."""
+    match op:
+        case Unary(member):
+            return _UNARY.get(member, _TRANSCENDENTAL)
+        case Binary(member):
+            return _BINARY.get(member, 1)
+        case Broadcast() | Transpose() | Slice() | Iota() | Reverse():
+            return 0
+    return 1
+
+
+def recompute_costs(graph: Graph) -> dict[ValueId, int]:
+    """What an element costs of the values that need no tensor of their own size.
+
+    Only values are listed that are so cheap that no kernel should read them: numbers
+    of axes, repeated rows, and a little arithmetic on these.
+    """
+    found: dict[ValueId, int] = {}
+    for eqn in graph.eqns:
+        if isinstance(eqn.op, POINTWISE):
+            total = _recompute_cost(graph, eqn, found)
+            if total is not None:
+                found[eqn.out] = total
+    return found
+
+
+def _recompute_cost(graph: Graph, eqn: Eqn, found: dict[ValueId, int]) -> int | None:
+    total = cost(eqn.op)
+    small = max(16, graph.type(eqn.out).size // 16)
+    for operand in eqn.inputs:
+        if isinstance(operand, Scalar):
+            continue
+        if operand in found:
+            total += found[operand]
+        elif graph.type(operand).size > small:
+            return None
+    return total if total <= CHEAP else None
+
+
+def reads(
+    graph: Graph, index: int, points: int
+) -> Iterator[tuple[ValueId, object | None, int]]:
+    """How an equation reads its operands if `points` elements of its result are read.
+
+    For each operand: the step from the result's index to its own (None: it is the
+    same), and how many of its elements are read.
+    """
+    eqn = graph.eqns[index]
+    out = graph.type(eqn.out)
+    for number, operand in enumerate(eqn.inputs):
+        if isinstance(operand, Scalar):
+            continue
+        given = graph.type(operand)
+        if isinstance(eqn.op, ELEMENTWISE) and given.shape == out.shape:
+            yield operand, None, points
+        else:
+            step = _step(eqn.op, number, given.shape, index)
+            yield operand, step, _points(eqn.op, given, out, points)
+
+
+def _step(op: Op, number: int, shape: tuple[int, ...], index: int) -> object:
+    """What of an equation decides which element of an operand an index means."""
+    match op:
+        case Gather() | DynamicSlice():
+            return index, number
+        case Concat() | Pad():
+            return op, number
+        case Reshape() | Transpose() | Slice() | Reverse() | BitcastConvert():
+            return op
+    return shape
+
+
+def _points(op: Op, given: TensorType, out: TensorType, points: int) -> int:
+    """How many indices of an operand are walked for `points` of the result."""
+    if isinstance(op, Concat | Pad | BitcastConvert):
+        return max(1, min(points, points * given.size // max(out.size, 1)))
+    repeats_inside = (
+        isinstance(op, (*ELEMENTWISE, Broadcast))
+        and out.ndim > 0
+        and out.shape[-1] > 1
+        and (given.ndim == 0 or given.shape[-1] == 1)
+    )
+    # One evaluation serves the neighbouring elements that an invocation computes.
+    return max(1, points // 4) if repeats_inside else points

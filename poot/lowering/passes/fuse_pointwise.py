@@ -1,0 +1,140 @@
+"""Chains of elementwise and shape equations become one Fused each."""
+
+from __future__ import annotations
+
+from poot.core.graph import Graph
+from poot.core.ops.shape import Reshape
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.cost import POINTWISE, recompute_costs
+from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.groups import Group, join, open_group, refusal
+from poot.lowering.passes.regions import Region, emit_regions, static_layouts
+from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_siblings
+from poot.lowering.passes.units import Units, place_between
+
+_LAW = "an element is the same wherever it is computed, as each equation rounds alone"
+ABSORB_PRODUCER = Rewrite(
+    "absorb_producer", f"{_LAW}; all readers are in the one kernel"
+)
+SHARE_PRODUCER = Rewrite(
+    "share_producer", f"{_LAW}; the kernel stores it for its other readers"
+)
+REPEAT_CHEAP = Rewrite(
+    "repeat_cheap", f"{_LAW}; each reader computes it from less than reading it takes"
+)
+
+
+class _Walk:
+    """One walk from the last equation to the first."""
+
+    def __init__(self, graph: Graph, log: Log) -> None:
+        self.graph = graph
+        self.log = log
+        self.units = Units(graph)
+        self.groups: list[Group] = []
+        self.cheap = recompute_costs(graph)
+        self.layouts = static_layouts(graph)
+
+    def run(self) -> None:
+        for index in reversed(range(len(self.graph.eqns))):
+            if self._is_pointwise(index):
+                self._visit(index)
+
+    def _is_pointwise(self, index: int) -> bool:
+        eqn = self.graph.eqns[index]
+        values = (*eqn.inputs, *eqn.outs)
+        return isinstance(eqn.op, POINTWISE) and all(
+            self.graph.type(value).size for value in values
+        )
+
+    def _is_free_view(self, index: int) -> bool:
+        """Whether readers find the result in place, without a launch."""
+        eqn = self.graph.eqns[index]
+        if eqn.out not in self.layouts:
+            return False
+        if eqn.out not in self.units.kept:
+            return True
+        return isinstance(eqn.op, Reshape) and self.layouts[eqn.out].is_dense
+
+    def _visit(self, index: int) -> None:
+        out = self.graph.eqns[index].out
+        readers = self.units.holding_users(out)
+        homes = [unit for unit in readers if isinstance(unit, Group)]
+        outside = len(homes) < len(readers) or out in self.units.kept
+        if len(homes) == 1 and not outside:
+            done = self._absorb(index, homes[0])
+        elif out in self.cheap and homes:
+            done = self._repeat(index, homes, outside)
+        else:
+            done = not self._is_free_view(index) and self._share(index, homes)
+        if not done and not self._is_free_view(index):
+            self.groups.append(open_group(self.units, index))
+
+    def _absorb(self, index: int, home: Group) -> bool:
+        reason = refusal(self.units, home, index, result=False)
+        if reason is not None:
+            return self._decline(ABSORB_PRODUCER, index, reason)
+        join(self.units, home, index, result=False, alone=True)
+        self.log.fire(ABSORB_PRODUCER, place_of(self.graph, index))
+        return True
+
+    def _repeat(self, index: int, homes: list[Group], outside: bool) -> bool:
+        """Compute the value in each kernel that reads it; True if none is left."""
+        left = outside
+        for home in homes:
+            reason = refusal(self.units, home, index, result=False)
+            if reason is not None:
+                left = True
+                self._decline(REPEAT_CHEAP, index, reason)
+                continue
+            join(self.units, home, index, result=False, alone=False)
+            self.log.fire(REPEAT_CHEAP, place_of(self.graph, index))
+        if not left:
+            # The unit that the equation was alone is gone.
+            del self.units.holders[index][0]
+            self.units.writer[index] = self.units.holders[index][0]
+        return not left
+
+    def _share(self, index: int, homes: list[Group]) -> bool:
+        """Let one of the kernels that read the value store it for the others."""
+        reasons = []
+        for home in sorted(homes, key=lambda unit: unit.position)[:4]:
+            reason = refusal(self.units, home, index, result=True)
+            place = None if reason else self._meeting_place(index, home)
+            if place is not None:
+                join(self.units, home, index, result=True, alone=True)
+                home.position = place
+                self.log.fire(SHARE_PRODUCER, place_of(self.graph, index))
+                return True
+            reasons.append(reason or Reason.ORDER)
+        for reason in reasons[:1]:
+            self._decline(SHARE_PRODUCER, index, reason)
+        return False
+
+    def _meeting_place(self, index: int, home: Group) -> int | None:
+        units = self.units
+        eqn = self.graph.eqns[index]
+        lone = units.writer[index]
+        operands = [*home.operands, *units.values(eqn.inputs)]
+        ready = units.ready(operands, home, lone)
+        due = units.due([*home.results, eqn.out], home, lone)
+        return place_between(sorted([*home.places, index]), ready, due)
+
+    def _decline(self, rewrite: Rewrite, index: int, reason: Reason) -> bool:
+        self.log.decline(rewrite, place_of(self.graph, index), reason)
+        return False
+
+
+def _fuse_pointwise(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
+    walk = _Walk(graph, log)
+    walk.run()
+    groups = join_siblings(walk.units, walk.groups, log)
+    regions = [Region(walk.units, group, walk.layouts) for group in groups]
+    return emit_regions(graph, walk.units, regions)
+
+
+fuse_pointwise = Pass(
+    "fuse_pointwise",
+    (ABSORB_PRODUCER, SHARE_PRODUCER, REPEAT_CHEAP, JOIN_SIBLINGS),
+    _fuse_pointwise,
+)

@@ -1,0 +1,147 @@
+"""Reductions over rows, with the elementwise equations around them, become FusedRow."""
+
+from __future__ import annotations
+
+import heapq
+
+from poot.core.equation import ValueId
+from poot.core.graph import Graph
+from poot.core.ops.reduce import ArgReduce, Reduce
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.driver import (
+    Log,
+    Numerics,
+    Pass,
+    Reason,
+    Rewrite,
+    place_of,
+)
+from poot.lowering.passes.row_forms import Form, domain_of
+from poot.lowering.passes.row_group import Growth, RowGroup
+from poot.lowering.passes.row_regions import emit_row_regions
+from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_row_siblings
+from poot.lowering.passes.units import Units
+
+_LAW = "rows are independent, and each equation rounds alone"
+START_ROWS = Rewrite(
+    "start_rows",
+    "a reduction over the last axis runs row by row; sums may be ordered otherwise",
+    Numerics.REASSOCIATING,
+)
+EXTEND_ROWS = Rewrite("extend_rows", f"{_LAW}: what follows a reduction joins it")
+PRECEDE_ROWS = Rewrite("precede_rows", f"{_LAW}: what a reduction reads joins it")
+REPEAT_IN_ROWS = Rewrite(
+    "repeat_in_rows", f"{_LAW}: what all rows read is computed in each"
+)
+
+
+class _Walk:
+    """Starts a group at each reduction in turn and lets it grow."""
+
+    def __init__(self, graph: Graph, info: DeviceInfo, log: Log) -> None:
+        self.graph = graph
+        self.info = info
+        self.log = log
+        self.units = Units(graph)
+
+    def run(self) -> list[RowGroup]:
+        groups = []
+        for index, eqn in enumerate(self.graph.eqns):
+            if not isinstance(eqn.op, Reduce | ArgReduce):
+                continue
+            if self.units.writer[index].is_open or not self._is_sized(index):
+                continue
+            domain = domain_of(self.graph, eqn)
+            if isinstance(domain, Reason):
+                self.log.decline(START_ROWS, place_of(self.graph, index), domain)
+                continue
+            growth = Growth(self.units, index, domain, self.info)
+            if self._try(growth, START_ROWS, index):
+                self._grow(growth)
+                groups.append(growth.group)
+        return groups
+
+    def _is_sized(self, index: int) -> bool:
+        eqn = self.graph.eqns[index]
+        return all(self.graph.type(v).size for v in (*eqn.inputs, *eqn.outs))
+
+    def _try(self, growth: Growth, rewrite: Rewrite, index: int) -> bool:
+        """Take in an equation, and log it or the reason why not."""
+        repeats = rewrite is REPEAT_IN_ROWS
+        reason = (growth.try_repeat if repeats else growth.try_join)(index)
+        if reason is None:
+            self.log.fire(rewrite, place_of(self.graph, index))
+        else:
+            self.log.decline(rewrite, place_of(self.graph, index), reason)
+        return reason is None
+
+    def _grow(self, growth: Growth) -> None:
+        """Take in what follows, then what precedes, until nothing more fits."""
+        ahead: list[int] = []
+        behind: list[int] = []
+        seen: set[tuple[bool, int]] = set()
+        self._look(growth, growth.group.members[0], ahead, behind, seen)
+        while ahead or behind:
+            if ahead:
+                index = heapq.heappop(ahead)
+                joined = self._may_join(index) and self._try(growth, EXTEND_ROWS, index)
+            else:
+                index = -heapq.heappop(behind)
+                joined = self._may_join(index) and self._precede(growth, index)
+            if joined:
+                self._look(growth, index, ahead, behind, seen)
+
+    def _may_join(self, index: int) -> bool:
+        return not self.units.writer[index].is_open and self._is_sized(index)
+
+    def _look(
+        self,
+        growth: Growth,
+        index: int,
+        ahead: list[int],
+        behind: list[int],
+        seen: set[tuple[bool, int]],
+    ) -> None:
+        """Note the neighbours of a new member as candidates, each once a direction."""
+        eqn = self.graph.eqns[index]
+        follows = isinstance(eqn.op, Reduce | ArgReduce) or any(
+            operand in growth.group.forms for operand in eqn.inputs
+        )
+        for out in eqn.outs if follows else ():
+            for user in self.units.users.get(out, ()):
+                if (True, user) not in seen:
+                    seen.add((True, user))
+                    heapq.heappush(ahead, user)
+        for operand in self.units.values(eqn.inputs):
+            maker = self.units.makers.get(operand)
+            if maker is not None and (False, maker) not in seen:
+                seen.add((False, maker))
+                heapq.heappush(behind, -maker)
+
+    def _precede(self, growth: Growth, index: int) -> bool:
+        out = self.graph.eqns[index].outs[0]
+        domain = growth.group.domain
+        if self._is_repeated(out, growth):
+            return self._try(growth, REPEAT_IN_ROWS, index)
+        if self.graph.type(out).size not in (domain.size, domain.row_count):
+            return False
+        return self._try(growth, PRECEDE_ROWS, index)
+
+    def _is_repeated(self, out: ValueId, growth: Growth) -> bool:
+        """Whether the group takes the value in a smaller shape than its own values."""
+        group = growth.group
+        own = {group.domain.shape(form) for form in Form}
+        return any(shape not in own for shape in group.taken.get(out, ()))
+
+
+def _fuse_rows(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
+    walk = _Walk(graph, info, log)
+    groups = join_row_siblings(walk.units, walk.run(), log)
+    return emit_row_regions(graph, walk.units, groups)
+
+
+fuse_rows = Pass(
+    "fuse_rows",
+    (START_ROWS, EXTEND_ROWS, PRECEDE_ROWS, REPEAT_IN_ROWS, JOIN_SIBLINGS),
+    _fuse_rows,
+)

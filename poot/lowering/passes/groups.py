@@ -1,0 +1,124 @@
+"""A group: a unit of elementwise and shape equations that becomes one Fused."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+from poot.core.equation import ValueId
+from poot.core.graph import Graph
+from poot.lowering.passes.cost import (
+    CHEAP,
+    MOST_WAYS,
+    NEGLIGIBLE,
+    cost,
+    reads,
+)
+from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.units import (
+    MOST_EQUATIONS,
+    MOST_OPERANDS,
+    MOST_RESULTS,
+    Unit,
+    Units,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Group(Unit):
+    """A unit that grows from its last equation to what this reads."""
+
+    shape: tuple[int, ...] = ()
+    # How often the elements of each value are computed, for each way from the index of
+    # a result to the value's own. Way 0: the two are the same.
+    ways: dict[ValueId, dict[int, int]] = field(default_factory=dict)
+    # What is computed again an element, along the path from the results.
+    debts: dict[ValueId, int] = field(default_factory=dict)
+    _steps: dict[tuple[object, int], int] = field(default_factory=dict)
+
+    def note_reads(self, graph: Graph, index: int) -> None:
+        """Record how a new member reads its operands."""
+        out = graph.eqns[index].out
+        debt = self.debts.get(out, 0)
+        for way, count in self.ways[out].items():
+            for operand, step, points in reads(graph, index, count):
+                if step is None:
+                    onward = way
+                else:
+                    key = (step, way)
+                    onward = self._steps.setdefault(key, len(self._steps) + 1)
+                self.ways.setdefault(operand, {})[onward] = points
+                self.debts[operand] = max(self.debts.get(operand, 0), debt)
+
+
+def open_group(units: Units, index: int) -> Group:
+    """A group whose result is that of the equation."""
+    graph = units.graph
+    lone = units.writer[index]
+    out = graph.eqns[index].out
+    type = graph.type(out)
+    group = Group(
+        [index], index, [index], dict(lone.operands), {out: None}, True, type.shape
+    )
+    group.ways[out] = {0: type.size}
+    group.note_reads(graph, index)
+    units.writer[index] = group
+    holders = units.holders[index]
+    holders[holders.index(lone)] = group
+    return group
+
+
+def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | None:
+    """Why the equation cannot join the group, as a result too or not."""
+    graph = units.graph
+    eqn = graph.eqns[index]
+    operands = units.values(eqn.inputs)
+    added = sum(operand not in group.operands for operand in operands)
+    if len(group.operands) - 1 + added > MOST_OPERANDS:
+        return Reason.OPERAND_LIMIT
+    if len(group.members) >= MOST_EQUATIONS:
+        return Reason.SIZE_LIMIT
+    if result and graph.type(eqn.out).shape != group.shape:
+        return Reason.OTHER_SHAPE
+    if result and len(group.results) >= MOST_RESULTS:
+        return Reason.RESULT_LIMIT
+    if _debt(graph, group, index, result) is None:
+        return Reason.RECOMPUTE
+    return None
+
+
+def _debt(graph: Graph, group: Group, index: int, result: bool) -> int | None:
+    """What of the equation is computed again an element; None: too much."""
+    eqn = graph.eqns[index]
+    size = graph.type(eqn.out).size
+    ways = group.ways[eqn.out] | ({0: size} if result else {})
+    again = sum(ways.values()) - size
+    if again <= 0:
+        return 0
+    price = cost(eqn.op)
+    debt = group.debts.get(eqn.out, 0) + price
+    if len(ways) > MOST_WAYS or (debt > CHEAP and price * again > NEGLIGIBLE):
+        return None
+    return debt
+
+
+def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> None:
+    """Add an equation to the group; `alone`: no other unit computes it any more."""
+    graph = units.graph
+    eqn = graph.eqns[index]
+    debt = _debt(graph, group, index, result)
+    assert debt is not None
+    group.debts[eqn.out] = debt
+    if result:
+        group.results[eqn.out] = None
+        group.ways[eqn.out][0] = graph.type(eqn.out).size
+    group.operands.pop(eqn.out, None)
+    group.operands.update(dict.fromkeys(units.values(eqn.inputs)))
+    group.members.append(index)
+    if alone:
+        bisect.insort(group.places, index)
+        units.writer[index] = group
+        units.holders[index] = [group]
+    else:
+        units.holders[index].append(group)
+    group.note_reads(graph, index)

@@ -1,0 +1,209 @@
+"""A row group: a unit around reductions over one set of rows, while it grows."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from poot.core.equation import Operand, ValueId
+from poot.core.ops.reduce import ArgReduce, Reduce
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.cost import CHEAP, ELEMENTWISE, NEGLIGIBLE, cost
+from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
+from poot.lowering.passes.units import (
+    MOST_EQUATIONS,
+    MOST_OPERANDS,
+    MOST_RESULTS,
+    Unit,
+    Units,
+    place_between,
+)
+from poot.lowering.plan.rows import needs_stages
+
+
+@dataclass(slots=True)
+class _Readers:
+    """The units that read a value, by position, less those that are inside by now."""
+
+    sorted: list[tuple[int, int]]
+    first: int = 0
+
+    def first_outside(self, inside: Iterable[int], candidate: int) -> int | None:
+        while self.first < len(self.sorted) and self.sorted[self.first][1] in inside:
+            self.first += 1
+        for position, index in self.sorted[self.first :]:
+            if index not in inside and index != candidate:
+                return position
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class RowGroup(Unit):
+    """A unit over the rows of one domain."""
+
+    domain: Domain = field(default_factory=lambda: Domain((), 1))
+    forms: dict[Operand, Form] = field(default_factory=dict)
+    fits: dict[int, Fit] = field(default_factory=dict)
+    # The shapes in which the members take each outer operand.
+    taken: dict[ValueId, dict[tuple[int, ...], None]] = field(default_factory=dict)
+    inside: set[int] = field(default_factory=set)
+    # Whether the rows are reduced in stages, and only one reduction fits.
+    is_staged: bool = False
+    reductions: int = 0
+
+
+class Growth:
+    """One group that takes in equations as long as all units can be put in order."""
+
+    def __init__(
+        self, units: Units, index: int, domain: Domain, info: DeviceInfo
+    ) -> None:
+        self.units = units
+        self.graph = units.graph
+        self._fitter = Fitter(units.graph, domain)
+        self.group = RowGroup(
+            [], index, [], {}, {}, True, domain, is_staged=_is_staged(domain, info)
+        )
+        self._readers: dict[ValueId, _Readers] = {}
+        self._debts: dict[ValueId, int] = {}
+
+    def try_join(self, index: int) -> Reason | None:
+        """Take the equation in where it fits and can be; else the reason."""
+        group = self.group
+        eqn = self.graph.eqns[index]
+        fit = self._fitter.fit(eqn, group.forms)
+        if not isinstance(fit, Fit):
+            return fit
+        taken = group.taken.get(eqn.outs[0], {})
+        if any(shape != group.domain.shape(fit.form) for shape in taken):
+            return Reason.OPERAND_SHAPE
+        reason = self._refusal(index, fit)
+        if reason is not None:
+            return reason
+        return self._join(index, fit)
+
+    def try_repeat(self, index: int) -> Reason | None:
+        """Take in what makes a smaller operand, to compute it in each row anew."""
+        group = self.group
+        eqn = self.graph.eqns[index]
+        out = eqn.outs[0]
+        type = self.graph.type(out)
+        full = group.domain.shape(Form.FULL)
+        if not isinstance(eqn.op, ELEMENTWISE):
+            return Reason.BOUNDARY
+        if [*group.taken[out]] != [type.shape] or len(type.shape) > len(full):
+            return Reason.OPERAND_SHAPE
+        if any(operand in group.forms for operand in eqn.inputs):
+            return Reason.OTHER_ROWS
+        form = Form.ROW if type.shape[-1:] in ((), (1,)) else Form.FULL
+        outer = [(v, self.graph.type(v).shape) for v in self.units.values(eqn.inputs)]
+        price = cost(eqn.op)
+        again = group.domain.size if form is Form.FULL else group.domain.row_count
+        debt = self._debts.get(out, 0) + price
+        if debt > CHEAP and price * again > NEGLIGIBLE:
+            return Reason.RECOMPUTE
+        if self._has_other_readers(index):
+            return Reason.OTHER_SHAPE
+        fit = Fit(form, tuple(outer))
+        reason = self._refusal(index, fit) or self._join(index, fit)
+        if reason is None:
+            for operand, _ in outer:
+                self._debts[operand] = max(self._debts.get(operand, 0), debt)
+        return reason
+
+    def _has_other_readers(self, index: int) -> bool:
+        outs = self.graph.eqns[index].outs
+        return any(
+            out in self.units.kept
+            or any(user not in self.group.inside for user in self.units.users[out])
+            for out in outs
+        )
+
+    # --- whether it may be --------------------------------------------------
+
+    def _refusal(self, index: int, fit: Fit) -> Reason | None:
+        group = self.group
+        eqn = self.graph.eqns[index]
+        is_reduction = isinstance(eqn.op, Reduce | ArgReduce)
+        if len(group.members) >= MOST_EQUATIONS:
+            return Reason.SIZE_LIMIT
+        added = sum(
+            shape not in group.taken.get(value, ()) for value, shape in set(fit.outer)
+        )
+        gone = sum(len(group.taken.get(out, ())) for out in eqn.outs)
+        if sum(map(len, group.taken.values())) + added - gone > MOST_OPERANDS:
+            return Reason.OPERAND_LIMIT
+        if group.is_staged and not self._fits_stages(index, fit, is_reduction):
+            return Reason.LONG_ROW
+        return None
+
+    def _fits_stages(self, index: int, fit: Fit, is_reduction: bool) -> bool:
+        """Stages: full values before the only reduction, row values after it."""
+        if is_reduction:
+            return self.group.reductions == 0
+        if fit.form is Form.ROW:
+            return True
+        depends = any(
+            operand in self.group.forms for operand in self.graph.eqns[index].inputs
+        )
+        return not depends and not self._has_other_readers(index)
+
+    def _join(self, index: int, fit: Fit) -> Reason | None:
+        """Take the equation in, unless what stands between forbids it."""
+        group, units = self.group, self.units
+        eqn = self.graph.eqns[index]
+        operands = dict(group.operands)
+        for out in eqn.outs:
+            operands.pop(out, None)
+        added = (v for v in units.values(eqn.inputs) if v not in group.forms)
+        operands.update(dict.fromkeys(added))
+        results = [v for v in (*group.results, *eqn.outs) if self._escapes(v, index)]
+        if len(results) > MOST_RESULTS:
+            return Reason.RESULT_LIMIT
+        places = [*group.places]
+        bisect.insort(places, index)
+        ready = units.ready(operands, group, units.writer[index])
+        place = place_between(places, ready, self._due(results, index))
+        if place is None:
+            return Reason.ORDER
+        group.members.append(index)
+        group.inside.add(index)
+        group.places, group.position = places, place
+        group.operands, group.results = operands, dict.fromkeys(results)
+        group.fits[index] = fit
+        for out in eqn.outs:
+            group.taken.pop(out, None)
+        for operand, shape in fit.outer:
+            group.taken.setdefault(operand, {})[shape] = None
+        group.forms.update(dict.fromkeys(eqn.outs, fit.form))
+        group.reductions += isinstance(eqn.op, Reduce | ArgReduce)
+        units.writer[index] = group
+        units.holders[index] = [group]
+        return None
+
+    def _escapes(self, value: ValueId, candidate: int) -> bool:
+        return value in self.units.kept or self._reader(value, candidate) is not None
+
+    def _reader(self, value: ValueId, candidate: int) -> int | None:
+        """The position of the first reader outside, the candidate aside."""
+        readers = self._readers.get(value)
+        if readers is None:
+            users = self.units.users.get(value, ())
+            readers = _Readers(
+                sorted((self.units.writer[user].position, user) for user in users)
+            )
+            self._readers[value] = readers
+        return readers.first_outside(self.group.inside, candidate)
+
+    def _due(self, results: Iterable[ValueId], candidate: int) -> int:
+        found = (self._reader(value, candidate) for value in results)
+        return min(
+            (position for position in found if position is not None),
+            default=len(self.graph.eqns),
+        )
+
+
+def _is_staged(domain: Domain, info: DeviceInfo) -> bool:
+    return needs_stages(domain.row_count, domain.length, info)

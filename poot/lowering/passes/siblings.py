@@ -1,0 +1,134 @@
+"""Groups over one shape that do not feed each other, joined to run as one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from poot.core.equation import ValueId
+from poot.lowering.passes.driver import Log, Reason, Rewrite, place_of
+from poot.lowering.passes.groups import Group
+from poot.lowering.passes.row_group import RowGroup
+from poot.lowering.passes.units import (
+    MOST_EQUATIONS,
+    MOST_OPERANDS,
+    MOST_RESULTS,
+    Unit,
+    Units,
+    place_between,
+)
+
+JOIN_SIBLINGS = Rewrite(
+    "join_siblings",
+    "launches that do not need each other's results may run as one",
+)
+# Larger groups are joined only if they read a tensor of their size in common.
+_SMALL = 1 << 16
+# How many groups of a shape stay open to siblings at a time.
+_OPEN = 4
+
+G = TypeVar("G", Group, RowGroup)
+
+
+def join_siblings(units: Units, groups: list[Group], log: Log) -> list[Group]:
+    """The groups of pointwise equations after joining; those given are changed."""
+    return _join(units, groups, lambda group: group.shape, _merge, log)
+
+
+def join_row_siblings(units: Units, groups: list[RowGroup], log: Log) -> list[RowGroup]:
+    """The groups of row equations after joining; those given are changed."""
+    staged = [group for group in groups if group.is_staged]
+    others = [group for group in groups if not group.is_staged]
+    return staged + _join(units, others, lambda g: g.domain, _merge_rows, log)
+
+
+def _join(
+    units: Units,
+    groups: list[G],
+    kind: Callable[[G], Hashable],
+    merge: Callable[[Units, G, G], None],
+    log: Log,
+) -> list[G]:
+    open_groups: dict[Hashable, deque[G]] = {}
+    joined: list[G] = []
+    for group in sorted(groups, key=lambda g: g.position):
+        siblings = open_groups.setdefault(kind(group), deque(maxlen=_OPEN))
+        for sibling in siblings:
+            if not _related(units, sibling, group):
+                continue
+            where = place_of(units.graph, group.members[0])
+            place = _place(units, sibling, group)
+            if isinstance(place, int):
+                log.fire(JOIN_SIBLINGS, where)
+                merge(units, sibling, group)
+                sibling.position = place
+                break
+            log.decline(JOIN_SIBLINGS, where, place)
+        else:
+            siblings.append(group)
+            joined.append(group)
+    return joined
+
+
+def _related(units: Units, one: Unit, other: Unit) -> bool:
+    """Whether joining saves something and is not barred at once."""
+    fed = one.results.keys() & other.operands.keys()
+    if isinstance(one, RowGroup) and isinstance(other, RowGroup):
+        if fed:
+            return all(_in_same_row(one, other, value) for value in fed)
+    elif fed:
+        return False
+    size = max(
+        units.graph.type(out).size
+        for index in one.members
+        for out in units.graph.eqns[index].outs
+    )
+    if size <= _SMALL and isinstance(one, Group):
+        return True
+    return any(
+        units.graph.type(operand).size >= size
+        for operand in one.operands.keys() & other.operands.keys()
+    )
+
+
+def _in_same_row(one: RowGroup, other: RowGroup, value: ValueId) -> bool:
+    """Whether each row of `other` reads of `value` what the row of `one` makes."""
+    return [*other.taken[value]] == [one.domain.shape(one.forms[value])]
+
+
+def _place(units: Units, one: Unit, other: Unit) -> int | Reason:
+    if len(one.operands.keys() | other.operands.keys()) > MOST_OPERANDS:
+        return Reason.OPERAND_LIMIT
+    if len(one.results) + len(other.results) > MOST_RESULTS:
+        return Reason.RESULT_LIMIT
+    if len(one.members) + len(other.members) > MOST_EQUATIONS:
+        return Reason.SIZE_LIMIT
+    ready = units.ready([*one.operands, *other.operands], one, other)
+    due = units.due([*one.results, *other.results], one, other)
+    place = place_between(sorted([*one.places, *other.places]), ready, due)
+    return Reason.ORDER if place is None else place
+
+
+def _merge(units: Units, one: Unit, other: Unit) -> None:
+    for index in other.members:
+        if units.writer[index] is other:
+            units.writer[index] = one
+        holders = units.holders[index]
+        holders[:] = dict.fromkeys(one if u is other else u for u in holders)
+    one.members = list(dict.fromkeys([*one.members, *other.members]))
+    one.places = sorted([*one.places, *other.places])
+    one.operands.update(other.operands)
+    for value in one.results:
+        one.operands.pop(value, None)
+    one.results.update(other.results)
+
+
+def _merge_rows(units: Units, one: RowGroup, other: RowGroup) -> None:
+    _merge(units, one, other)
+    one.forms.update(other.forms)
+    one.fits.update(other.fits)
+    one.inside.update(other.inside)
+    for value, shapes in other.taken.items():
+        if value in one.operands:
+            one.taken.setdefault(value, {}).update(shapes)
