@@ -49,11 +49,8 @@ def cast_float8(k: KernelBuilder, x: Value, source: DType, target: DType) -> Val
         )
     if target.kind is not Kind.STORAGE:
         return cast(k, number, dtypes.float32, target)
-    if target not in _FORMATS:
-        raise CapabilityError(
-            f"cast to {target}: only its bits are moved and read; takes "
-            f"{', '.join(map(str, _FORMATS))}"
-        )
+    if target is dtypes.float8_e8m0:
+        return _encode_exponent(k, number)
     return _encode(k, number, _FORMATS[target])
 
 
@@ -94,3 +91,16 @@ def _encode(k: KernelBuilder, x: Value, form: _Format) -> Value:
     code = k.select(k.gt(code, form.largest), k.u32(form.overflow), code)
     code = k.select(k.gt(magnitude, _INFINITY32), k.u32(form.nan), code)
     return k.or_(code, k.and_(k.shr(bits, 24), 0x80))
+
+
+def _encode_exponent(k: KernelBuilder, x: Value) -> Value:
+    """To the nearest power of two, the larger of two; NaN for 0 and below."""
+    bits = k.bitcast(x, U32)
+    half = 1 << _MANTISSA32 - 1
+    # Codes count from 2**-127, half of the smallest normal number. As in ml_dtypes,
+    # what lies between the two counts as the larger.
+    code = k.shr(k.add(bits, half), _MANTISSA32)
+    tiny = k.select(k.le(bits, half), k.u32(0), k.u32(1))
+    code = k.select(k.lt(bits, 1 << _MANTISSA32), tiny, k.min(code, 0xFF))
+    is_positive = k.lt(k.sub(bits, 1), _NAN32)
+    return k.select(is_positive, code, k.u32(0xFF))
