@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from poot.lowering.program import Kernel
+from poot.lowering.program import Dispatch, Kernel
 from poot.lowering.spirv.builder import KernelBuilder
+from poot.vulkan.choice import OVERRIDE
+from poot.vulkan.executable import Executable
 from tests.spirv_val import fault
 
 # JAX is the second opinion, on the CPU and in one thread pool of its own.
@@ -27,7 +31,10 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+LAVAPIPE = "llvmpipe"
 _VALIDATION_LOG = pytest.StashKey[Path]()
+# Launches of kernels by the name of the driver that ran them.
+_DISPATCHES = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_DISPATCHES] = Counter()
+    if config.getoption("--lavapipe"):
+        os.environ[OVERRIDE] = LAVAPIPE
     if config.getoption("--validation"):
         config.stash[_VALIDATION_LOG] = _enable_validation()
 
@@ -92,3 +102,50 @@ def _spirv_val_sees_every_module() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KernelBuilder, "finish", checked)
         yield
+
+
+# --- what ran where ---------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _dispatches_are_counted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Count the launches of every executable's calls, by driver."""
+    call = Executable.call
+    counts = request.config.stash[_DISPATCHES]
+
+    @functools.wraps(call)
+    def counted(self: Executable, *arguments: Any) -> Any:
+        result = call(self, *arguments)
+        commands = self.commands.commands
+        launches = sum(isinstance(command, Dispatch) for command in commands)
+        counts[self.device.info.driver_name] += launches
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executable, "call", counted)
+        yield
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over the counts of a worker that has ended."""
+    node.config.stash[_DISPATCHES].update(node.workeroutput.get("dispatches", {}))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["dispatches"] = dict(config.stash[_DISPATCHES])
+    elif config.getoption("--lavapipe") and not config.stash[_DISPATCHES][LAVAPIPE]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    counts = config.stash[_DISPATCHES]
+    told = ", ".join(f"{count} by {driver}" for driver, count in counts.items())
+    terminalreporter.write_line(f"kernels launched: {told or 'none'}")
+    if config.getoption("--lavapipe") and not counts[LAVAPIPE]:
+        terminalreporter.write_line(f"FAILED: {LAVAPIPE} ran no kernel", red=True)
