@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 import poot
-from poot.interpreters.backend import backend
 from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.device import Device
@@ -57,12 +56,11 @@ def overhead_microseconds() -> tuple[float, float]:
     add = poot.jit(lambda x, y: x + y)
     x = poot.device_put(np.arange(16, dtype=np.float32))
     y = poot.device_put(np.ones(16, np.float32))
-    compiled = add.trace(x, y).lower().compile()
-    device: Device
-    (device,) = backend().devices
-    executable = Executable(device, compiled.program)
-    # The addresses of one real call, which the bare loop then replays.
-    executable.call([x.buffer, y.buffer])[1].wait()
+    add(x, y).block_until_ready()
+    # The very executable that the calls replay; its tables hold this call's addresses.
+    (compiled,) = add._compiled.values()
+    executable: Executable = compiled._executable
+    device = executable.device
 
     def calls(count: int) -> None:
         for _ in range(count):
