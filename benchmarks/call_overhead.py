@@ -12,9 +12,9 @@ from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
-from timing import median_of_batches
+from timing import medians
 
-CALLS, BATCHES = 500, 21
+CALLS = 300
 TIMEOUT_NS = 10_000_000_000
 
 
@@ -69,10 +69,10 @@ def overhead_microseconds() -> tuple[float, float]:
     def bare(count: int) -> None:
         bare_loop(device, executable, count)
 
-    return (
-        median_of_batches(calls, CALLS, BATCHES) * 1e6,
-        median_of_batches(bare, CALLS, BATCHES) * 1e6,
+    taken = medians(
+        {"calls": lambda: calls(CALLS), "bare": lambda: bare(CALLS)}, rounds=41
     )
+    return taken["calls"] / CALLS * 1e6, taken["bare"] / CALLS * 1e6
 
 
 if __name__ == "__main__":

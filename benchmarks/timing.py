@@ -20,14 +20,3 @@ def medians(
             if number >= warm_up:
                 seconds[name].append(taken)
     return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def median_of_batches(run: Callable[[int], None], count: int, batches: int) -> float:
-    """Seconds of one call, where `run(count)` makes `count` of them."""
-    run(count)
-    taken = []
-    for _ in range(batches):
-        began = time.perf_counter()
-        run(count)
-        taken.append((time.perf_counter() - began) / count)
-    return statistics.median(taken)
