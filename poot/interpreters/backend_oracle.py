@@ -117,7 +117,8 @@ class OracleExecutable:
 
 
 def _slot_array(number: Any, type: TensorType) -> np.ndarray[Any, Any]:
-    return np.asarray(number).astype(type.dtype.numpy)
+    with np.errstate(over="ignore"):
+        return np.asarray(number).astype(type.dtype.numpy)
 
 
 def _const_buffer(payload: Any) -> HostBuffer:
@@ -134,10 +135,11 @@ class OracleBackend:
     def __init__(self) -> None:
         # Lowering still plans, for the made-up device, so that it can be looked at.
         self.info = DeviceInfo()
+        self._device = OracleDevice()
 
     @property
     def devices(self) -> tuple[Any, ...]:
-        return (OracleDevice(),)
+        return (self._device,)
 
     def upload(self, array: np.ndarray[Any, Any]) -> Buffer:
         return HostBuffer(np.array(array, order="C"))

@@ -24,7 +24,7 @@ from poot.interpreters.signature import (
     put_together,
     take_apart,
 )
-from poot.interpreters.staged import Compiled, Traced
+from poot.interpreters.staged import Compiled, Traced, require_concrete
 from poot.interpreters.trace import trace
 
 _aval = attrgetter("aval")
@@ -49,14 +49,16 @@ class JitFunction:
         _jitted.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        compiled = None
         if not kwargs and current() is EAGER:
             try:
-                compiled = self._by_avals[settings(), tuple(map(_aval, args))]
-            except (KeyError, AttributeError):
-                # Not seen yet, or an argument that is no array.
-                return self._call(args, kwargs)
-            return compiled.run_arrays(args)
-        return self._call(args, kwargs)
+                compiled = self._by_avals.get((settings(), tuple(map(_aval, args))))
+            except AttributeError:
+                # An argument that is no array has no aval.
+                compiled = None
+        if compiled is None:
+            return self._call(args, kwargs)
+        return compiled.run_arrays(args)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current() is not EAGER or settings().disable_jit:
@@ -64,6 +66,8 @@ class JitFunction:
         call = take_apart(self._parameters, self._name, args, kwargs)
         compiled = self._compiled.get(call.signature)
         if compiled is None:
+            for leaf in call.leaves:
+                require_concrete(self._name, leaf)
             compiled = self._compile(call.signature)
         result = compiled.run(call.leaves)
         # The tree of such a call is known from the number of its arguments.

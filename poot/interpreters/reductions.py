@@ -314,9 +314,10 @@ def _variance(x: Value, axes: tuple[int, ...], ddof: int, where: Any) -> Value:
     squares = sum(multiply(centred, centred), axes, keepdims=True, where=where)
     count = _count(x, axes, where)
     if isinstance(count, int):
-        return _over(squares, count - ddof if count > ddof else math.nan)
-    degrees = cast_to(subtract(count, ddof), x.aval.type.dtype)
-    return true_divide(squares, select(greater(degrees, 0), degrees, math.nan))
+        degrees = float(count - ddof) if count > ddof else math.nan
+        return true_divide(squares, degrees)
+    some = cast_to(subtract(count, ddof), x.aval.type.dtype)
+    return true_divide(squares, select(greater(some, 0), some, math.nan))
 
 
 def std(

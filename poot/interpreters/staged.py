@@ -12,12 +12,14 @@ from poot.interpreters.backend import Executable, backend
 from poot.interpreters.pytree import unflatten
 from poot.interpreters.signature import (
     Parameters,
+    ShapeDtypeStruct,
     SlotKind,
     describe_kinds,
     slot_number,
     take_apart,
 )
 from poot.interpreters.trace import Trace
+from poot.interpreters.tracer import Tracer
 from poot.lowering.compile import Lowered as LoweredGraph
 from poot.lowering.compile import lower
 from poot.lowering.program import Program
@@ -168,14 +170,10 @@ class Compiled:
                 buffers.append(None)
             elif isinstance(leaf, Array):
                 buffers.append(leaf.buffer or self._refuse_deleted(leaves))
-            elif hasattr(leaf, "__array__"):
+            else:
+                require_concrete(self._trace.name, leaf)
                 native = leaf.astype(kind.type.dtype.numpy, copy=False)
                 buffers.append(backend().upload(native))
-            else:
-                raise ArgumentError(
-                    f"`{self._trace.name}` runs on arrays; a {type(leaf).__name__} "
-                    "stands for one in .trace() only"
-                )
         return buffers
 
     def _refuse_deleted(self, leaves: Sequence[Any]) -> NoReturn:
@@ -186,9 +184,10 @@ class Compiled:
 
     def _require_single_use(self, leaves: Sequence[Any]) -> None:
         paths = self._trace.paths
+        arrays = [(i, x) for i, x in enumerate(leaves) if isinstance(x, Array)]
         for number in self._trace.donated:
-            for other, leaf in enumerate(leaves):
-                if other != number and leaf is leaves[number]:
+            for other, array in arrays:
+                if other != number and array is leaves[number]:
                     raise DonationError(
                         f"`{self._trace.name}`: the array donated as {paths[number]} "
                         f"is given as {paths[other]} too; a donated array is used once"
@@ -197,6 +196,17 @@ class Compiled:
     def _mark_donated(self, leaf: Any, path: str) -> None:
         if isinstance(leaf, Array):
             leaf.mark_deleted(f"was donated to `{self._trace.name}` as {path}")
+
+
+def require_concrete(name: str, leaf: Any) -> None:
+    """An error for a leaf that a function can be traced for, but not run on."""
+    if isinstance(leaf, Tracer):
+        raise leaf.misplaced()
+    if isinstance(leaf, ShapeDtypeStruct):
+        raise ArgumentError(
+            f"`{name}` runs on arrays; a ShapeDtypeStruct stands for one in .trace() "
+            "only"
+        )
 
 
 def _packer(trace: Trace) -> Callable[[Sequence[Any]], Any]:
