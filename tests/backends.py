@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import poot
 from poot.core.errors import NoDeviceError
+from poot.core.oracle import impl
 from poot.interpreters.backend import Backend, use_backend
 from poot.interpreters.backend_oracle import OracleBackend
 from poot.interpreters.backend_vulkan import VulkanBackend
@@ -24,13 +26,25 @@ def device_backend() -> Backend | None:
         return None
 
 
+def _forbidden(op: Any, *_: Any) -> Any:
+    raise AssertionError(f"{op} was computed on the host, though there is a device")
+
+
 @pytest.fixture(params=["device", "oracle"])
-def each_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """The backend that the test runs on: first the device, then the oracle."""
+def each_backend(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Backend]:
+    """The backend that the test runs on: first the device, then the oracle.
+
+    On the device every rule of the oracle raises.
+    """
     on_device = request.param == "device"
     chosen = device_backend() if on_device else OracleBackend()
     if chosen is None:
         pytest.skip("no Vulkan device")
+    if on_device:
+        rules = dict.fromkeys(impl._rules, _forbidden)
+        monkeypatch.setattr(impl, "_rules", rules)
     use_backend(chosen)
     poot.clear_caches()
     try:
