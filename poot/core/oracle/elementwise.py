@@ -128,6 +128,18 @@ def _predicate(op: Unary, _: Arithmetic, x: Array) -> Array:
     return np.asarray(_PREDICATES[op.op](x), np.bool_)
 
 
+def _next_after(a: Array, b: Array) -> Array:
+    """The neighbour of a on the side of b; b itself if the two are equal."""
+    # NumPy's own gives a, not b, for equal zeros of f16.
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    bits = a.view(f"u{a.dtype.itemsize}")
+    step = np.where((y > x) == (x > 0), bits + 1, bits - 1).astype(bits.dtype)
+    smallest = np.ones((), bits.dtype).view(a.dtype)
+    stepped = np.where(x == 0, np.copysign(smallest, b), step.view(a.dtype))
+    is_nan = np.isnan(x) | np.isnan(y)
+    return np.where(is_nan, a + b, np.where(x == y, b, stepped))
+
+
 # On f64 or on the integers' own dtype, where NumPy wraps.
 _ARITHMETIC: dict[BinaryOp, Function] = {
     _B.ADD: np.add,
@@ -151,7 +163,7 @@ _BITWISE: dict[BinaryOp, Function] = {
     _B.SHR_LOGICAL: shift_right_logical,
     _B.GCD: np.gcd,
     _B.COPYSIGN: np.copysign,
-    _B.NEXTAFTER: np.nextafter,
+    _B.NEXTAFTER: _next_after,
 }
 
 

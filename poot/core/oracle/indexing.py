@@ -14,7 +14,8 @@ from poot.core.oracle.table import Arithmetic, Array, impl
 def _as_int64(index: Array) -> Array:
     """Indices as int64; unsigned ones too large for it stay out of any range."""
     if index.dtype.kind == "u":
-        return np.minimum(index, np.iinfo(np.int64).max).astype(np.int64)
+        wide = index.astype(np.uint64)
+        return np.minimum(wide, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
     return index.astype(np.int64)
 
 
