@@ -98,7 +98,11 @@ def join(given: Iterable[WeakDType]) -> WeakDType:
 
     Without `config.enable_x64` a 64-bit dtype comes out only if one went in.
     """
-    given = tuple(given)
+    return _join(tuple(given), settings().enable_x64)
+
+
+@cache
+def _join(given: tuple[WeakDType, ...], x64: bool) -> WeakDType:
     strong = {g.dtype for g in given if not g.weak}
     if len({g.dtype for g in given}) == 1:
         return WeakDType(given[0].dtype, not strong and not given[0].dtype.is_bool)
@@ -108,11 +112,11 @@ def join(given: Iterable[WeakDType]) -> WeakDType:
         return WeakDType(node, True)
     node = _least_upper_bound(frozenset(_node(g) for g in given))
     if node is _WEAK_FLOAT:
-        return WeakDType(default_float(), True)
+        return WeakDType(dtypes.float64 if x64 else dtypes.float32, True)
     if node is _WEAK_INT:
-        return WeakDType(default_int(), True)
+        return WeakDType(dtypes.int64 if x64 else dtypes.int32, True)
     assert isinstance(node, DType)
-    return WeakDType(node if node in strong else canonical(node))
+    return WeakDType(node if x64 or node in strong else _NARROW.get(node, node))
 
 
 # --- dtypes -----------------------------------------------------------------
@@ -225,8 +229,9 @@ def _checked_int(x: int, dtype: DType) -> int | float:
 
 def fits(x: int, dtype: DType) -> bool:
     """Whether the integer dtype holds `x` as it is."""
-    limits = np.iinfo(dtype.numpy)
-    return bool(limits.min <= x <= limits.max)
+    if dtype.is_signed:
+        return -(1 << dtype.bits - 1) <= x < 1 << dtype.bits - 1
+    return 0 <= x < 1 << dtype.bits
 
 
 def as_value(x: Any, where: str = "poot") -> Value:
@@ -241,6 +246,8 @@ def as_value(x: Any, where: str = "poot") -> Value:
 
 def converted(x: Any, dtype: DType, where: str = "poot") -> Value | Scalar:
     """`x` as something to bind, of `dtype`: numbers as Scalars, the rest cast."""
+    if isinstance(x, AbstractValue):
+        return cast_to(cast("Value", x), dtype)
     if is_number(x):
         return scalar(x, dtype)
     if isinstance(x, Scalar):
@@ -265,15 +272,15 @@ class Promoted(NamedTuple):
 
 def promote(where: str, *xs: Any) -> Promoted:
     """Bring operands to the dtype in which they meet."""
-    dtype, weak = join(dtype_of(x, where) for x in xs)
-    return Promoted(tuple(converted(x, dtype, where) for x in xs), dtype, weak)
+    dtype, weak = join([dtype_of(x, where) for x in xs])
+    return Promoted(tuple([converted(x, dtype, where) for x in xs]), dtype, weak)
 
 
 def promote_inexact(where: str, *xs: Any) -> Promoted:
     """Bring operands to the float dtype in which they meet."""
-    dtype, weak = join(dtype_of(x, where) for x in xs)
+    dtype, weak = join([dtype_of(x, where) for x in xs])
     dtype = inexact(dtype)
-    return Promoted(tuple(converted(x, dtype, where) for x in xs), dtype, weak)
+    return Promoted(tuple([converted(x, dtype, where) for x in xs]), dtype, weak)
 
 
 def result_of(promoted: Promoted, value: Value) -> Value:
