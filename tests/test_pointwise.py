@@ -301,6 +301,35 @@ def test_every_equation_rounds_to_its_dtype(dtype: Any) -> None:
     assert_exact(fused(body.finish()), [numbers])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_constants_keep_ieee_arithmetic(dtype: Any) -> None:
+    """Drivers fold 0 * x, x + 0 and their kin, if they can see the zero."""
+    x = np.array([np.inf, -np.inf, np.nan, -1, 1, 0.0, -0.0, 2], dtype)
+    kind = dtypes.as_dtype(dtype)
+    for number in (0.0, -0.0, 1.0, -1.0):
+        constant = Scalar.of(number, kind)
+        for op in (BinaryOp.MUL, BinaryOp.ADD, BinaryOp.SUB, BinaryOp.DIV):
+            check(Binary(op), x, constant)
+            check(Binary(op), constant, x)
+    for op in (BinaryOp.MUL, BinaryOp.ADD, BinaryOp.SUB, BinaryOp.DIV):
+        check(Binary(op), x, x)
+
+
+def test_constants_are_not_folded_to_zeros() -> None:
+    body = Builder()
+    x = body.input(TensorType((2, 4), dtypes.float32))
+    one = Scalar.of(1.0, dtypes.float32)
+    (place,) = body.emit(Iota(dtypes.float32, (2, 4), 1), ())
+    (none,) = body.emit(SUB, (one, one))
+    (whole,) = body.emit(Cast(dtypes.float32), (Scalar.of(0, dtypes.int32),))
+    (border,) = body.emit(Pad(((0, 0, 0), (2, -2, 0))), (x, Scalar.of(0.0, one.dtype)))
+    for zero in (place, none, whole, border):
+        (product,) = body.emit(MUL, (x, zero))
+        body.result(product)
+    signs = np.array([[-1, np.inf, -2, -3], [np.nan, -4, -np.inf, -5]], np.float32)
+    assert_exact(fused(body.finish()), [signs])
+
+
 FLOAT8 = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu]
 
 

@@ -18,6 +18,7 @@ from poot.core.ops.elementwise import (
     Select,
     Unary,
 )
+from poot.lowering.kernels.constants import hidden
 from poot.lowering.kernels.float8 import cast_float8
 from poot.lowering.kernels.math import cast, lower_binary, lower_unary
 from poot.lowering.kernels.memory import form, from_bits, to_bits
@@ -61,10 +62,14 @@ def apply_lanes(
 ) -> Pack:
     """The op on each lane; once if all operands are equal in all lanes."""
     lanes = max((len(pack) for pack in packs), default=1)
-    return tuple(
-        apply(k, op, [lane_of(pack, lane) for pack in packs], given, made)
-        for lane in range(lanes)
-    )
+    values = []
+    for lane in range(lanes):
+        operands = [lane_of(pack, lane) for pack in packs]
+        value = apply(k, op, operands, given, made)
+        # A constant whole number, say, that is cast.
+        fixed = made.is_float and all(each.const is not None for each in operands)
+        values.append(hidden(k, value) if fixed else value)
+    return tuple(values)
 
 
 def compare(k: KernelBuilder, op: CompareOp, a: Value, b: Value, dtype: DType) -> Value:
@@ -139,4 +144,6 @@ def together(
 
 def counted(k: KernelBuilder, place: Value, dtype: DType) -> Value:
     """A u32 as a number of another dtype."""
-    return cast(k, place, dtypes.uint32, dtype)
+    number = cast(k, place, dtypes.uint32, dtype)
+    fixed = dtype.is_float and place.const is not None
+    return hidden(k, number) if fixed else number

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from poot.core.dtypes import DType, Scalar
+from poot.lowering.kernels.constants import literal
 from poot.lowering.kernels.coordinates import (
     Coordinate,
     Coordinates,
@@ -25,7 +26,7 @@ from poot.lowering.kernels.elementwise import (
     together,
 )
 from poot.lowering.kernels.index import SCALAR_INDEX, Block, Index, IndexMaps
-from poot.lowering.kernels.memory import ChunkMemory, form, literal
+from poot.lowering.kernels.memory import ChunkMemory, form
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.region import (
     Apply,

@@ -19,8 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from poot.core import dtypes
-from poot.core.dtypes import DType, Scalar
+from poot.core.dtypes import DType
 from poot.core.errors import LoweringError
 from poot.lowering.kernels.coordinates import (
     Coordinate,
@@ -32,19 +31,9 @@ from poot.lowering.kernels.math import form as form
 from poot.lowering.kernels.math import pack16, unpack16
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
-from poot.lowering.spirv.types import F32, I32, U32, vector
+from poot.lowering.spirv.types import I32, U32, vector
 
 WORD_BYTES = 4
-
-
-def literal(k: KernelBuilder, scalar: Scalar) -> Value:
-    """A literal in compute form."""
-    dtype = scalar.dtype
-    if dtype.is_float and dtype.itemsize < 4:
-        return k.bits(F32, Scalar.of(scalar.value, dtypes.float32).bits)
-    if dtype.is_integer:
-        return k.const(form(dtype), int(scalar.value))
-    return k.bits(form(dtype), scalar.bits)
 
 
 # --- between bits and compute form ------------------------------------------
