@@ -310,7 +310,7 @@ def test_driver_calls_from_the_second_call_on(device: Device) -> None:
 
 def test_a_call_returns_before_its_work_has_ended(device: Device) -> None:
     count = 1 << 14
-    program = count_up_program(device.info, count, 12, trips=20000)
+    program = count_up_program(device.info, count, 12, slow=True)
     executable = Executable(device, program)
     state = device.upload(np.zeros(count, np.float32))
     (state,), completion = executable.call([state])

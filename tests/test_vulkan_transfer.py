@@ -81,7 +81,7 @@ def test_uploads_come_before_later_calls(either: Device) -> None:
 
 def test_an_upload_into_memory_that_running_work_still_reads(either: Device) -> None:
     count = 1 << 12
-    slow = Executable(either, count_up_program(either.info, count, 4, trips=20000))
+    slow = Executable(either, count_up_program(either.info, count, 4, slow=True))
     add = Executable(either, add_program(either.info, count))
     for number in range(5):
         state = either.upload(np.zeros(count, np.float32))

@@ -175,10 +175,16 @@ def add_program(info: DeviceInfo, count: int) -> Program:
     )
 
 
+def slow_trips(info: DeviceInfo) -> int:
+    """Loop iterations that take about a millisecond or more; an even number."""
+    return 20_000 if info.is_cpu else 2_000_000
+
+
 def count_up_program(
-    info: DeviceInfo, count: int, steps: int, trips: int = 0
+    info: DeviceInfo, count: int, steps: int, *, slow: bool = False
 ) -> Program:
     """A donated input, incremented `steps` times in place."""
+    trips = slow_trips(info) if slow else 0
     state = whole(Space.STATE, 0, floats(count))
     kernel = increment_kernel(info, indirect=True, trips=trips)
     return Program(
