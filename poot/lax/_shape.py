@@ -10,10 +10,18 @@ from typing import Any
 
 from poot.core.errors import ShapeError
 from poot.core.ops import elementwise
-from poot.core.ops.shape import Concat, Iota, Pad, Reverse
+from poot.core.ops.shape import Broadcast, Concat, Iota, Pad, Reverse
 from poot.interpreters import shaping
 from poot.interpreters.methods import Value
-from poot.interpreters.promotion import as_value, result_like, result_of
+from poot.interpreters.promotion import (
+    as_value,
+    converted,
+    dtype_of,
+    is_weak,
+    result_like,
+    result_of,
+    type_of,
+)
 from poot.interpreters.shaping import (
     as_element_type,
     broadcast_to,
@@ -138,26 +146,32 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Value:
     return value
 
 
+def filled(where: str, sizes: tuple[int, ...], value: Any, dtype: Any) -> Value:
+    """`value` broadcast to `sizes`, weak if it is and no dtype is given."""
+    given, weak = dtype_of(value, where)
+    wanted = given if dtype is None else as_element_type(dtype)
+    if given.is_float and not wanted.is_float:
+        # Python's own conversion fails on inf and NaN, where a cast saturates.
+        value = as_value(value)
+    element = converted(value, wanted, where)
+    result: Value = Broadcast(sizes).bind(element)
+    return result.with_weak(weak and dtype is None)
+
+
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Value:
     """An array with the same element everywhere, weak if a Python number gives it."""
-    x = as_value(fill_value, "lax.full")
-    if x.ndim:
+    given = type_of(fill_value)
+    if given.shape:
         raise ShapeError(
-            f"lax.full: fills with a scalar, given shape {x.shape}; use "
-            "poot.numpy.full, which broadcasts"
+            f"lax.full: fills with a scalar, given {given}; use poot.numpy.full, which "
+            "broadcasts"
         )
-    if dtype is not None:
-        x = shaping.astype(x, dtype)
-    return broadcast_to(x, canonical_shape(shape, "lax.full"))
+    return filled("lax.full", canonical_shape(shape, "lax.full"), fill_value, dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Value:
     """As `full`, with the dtype and shape of `x` where none is given."""
-    like = as_value(x, "lax.full_like")
-    weak = dtype is None and like.weak_type
-    filled = full(
-        like.shape if shape is None else shape,
-        fill_value,
-        like.type.dtype if dtype is None else dtype,
-    )
-    return filled.with_weak(weak)
+    like = type_of(x)
+    sizes = like.shape if shape is None else shape
+    result = full(sizes, fill_value, like.dtype if dtype is None else dtype)
+    return result.with_weak(dtype is None and is_weak(x))

@@ -1,0 +1,133 @@
+"""Products of vectors and matrices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from poot.core.errors import ShapeError
+from poot.interpreters.arithmetic import multiply
+from poot.interpreters.contraction import dot, matmul
+from poot.interpreters.methods import Value
+from poot.interpreters.promotion import promote
+from poot.interpreters.shaping import (
+    canonical_axes,
+    expand_dims,
+    moveaxis,
+    ravel,
+    reshape,
+    squeeze,
+    transpose,
+)
+from poot.numpy._creation import asarray
+
+
+def _pair(a: Any, b: Any) -> tuple[Value, Value]:
+    return asarray(a), asarray(b)
+
+
+def vdot(a: Any, b: Any, preferred_element_type: Any = None) -> Value:
+    """The sum of products of all elements."""
+    x, y = (ravel(v) for v in _pair(a, b))
+    return dot(x, y, preferred_element_type)
+
+
+def inner(a: Any, b: Any, preferred_element_type: Any = None) -> Value:
+    """The sums of products over the last axes of both."""
+    x, y = _pair(a, b)
+    if not x.ndim or not y.ndim:
+        return multiply(x, y)
+    return tensordot(x, y, ((-1,), (-1,)), preferred_element_type)
+
+
+def outer(a: Any, b: Any) -> Value:
+    """Every element of `a` times every element of `b`."""
+    x, y = (ravel(v) for v in _pair(a, b))
+    return multiply(expand_dims(x, 1), expand_dims(y, 0))
+
+
+def kron(a: Any, b: Any) -> Value:
+    """Every element of `a` times the whole of `b`, in blocks."""
+    x, y = _pair(a, b)
+    rank = max(x.ndim, y.ndim)
+    sizes = [(1,) * (rank - v.ndim) + v.shape for v in (x, y)]
+    left = [size for own in sizes[0] for size in (own, 1)]
+    right = [size for own in sizes[1] for size in (1, own)]
+    product = multiply(reshape(x, left), reshape(y, right))
+    return reshape(product, [m * n for m, n in zip(*sizes, strict=True)])
+
+
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, preferred_element_type: Any = None
+) -> Value:
+    """The sums of products over pairs of axes, or over so many last and first ones."""
+    x, y = _pair(a, b)
+    own, other = _contracted(x, y, axes)
+    sizes = [x.shape[axis] for axis in own]
+    if sizes != [y.shape[axis] for axis in other]:
+        raise ShapeError(
+            f"tensordot: axes {own} of {x.shape} and {other} of {y.shape} are "
+            "contracted; the sizes must be equal"
+        )
+    left = [axis for axis in range(x.ndim) if axis not in own]
+    right = [axis for axis in range(y.ndim) if axis not in other]
+    rows, columns = ([v.shape[i] for i in kept] for v, kept in ((x, left), (y, right)))
+    size = math.prod(sizes)
+    matrix = reshape(transpose(x, [*left, *own]), (math.prod(rows), size))
+    factor = reshape(transpose(y, [*other, *right]), (size, math.prod(columns)))
+    return reshape(matmul(matrix, factor, preferred_element_type), [*rows, *columns])
+
+
+def _contracted(x: Value, y: Value, axes: Any) -> tuple[list[int], list[int]]:
+    if not isinstance(axes, Sequence):
+        count = operator.index(axes)
+        if not 0 <= count <= min(x.ndim, y.ndim):
+            raise ShapeError(
+                f"tensordot: {count} axes of {x.shape} and {y.shape}; both need as many"
+            )
+        return list(range(x.ndim - count, x.ndim)), list(range(count))
+    if len(axes) != 2:
+        raise ShapeError(f"tensordot: axes are {axes!r}, takes a number or a pair")
+    own = list(canonical_axes(axes[0], x.ndim, "tensordot"))
+    other = list(canonical_axes(axes[1], y.ndim, "tensordot"))
+    if len(own) != len(other):
+        raise ShapeError(
+            f"tensordot: {len(own)} axes of the one and {len(other)} of the other; "
+            "takes as many of both"
+        )
+    return own, other
+
+
+def _vectors(where: str, axis: int, *xs: Any) -> list[Value]:
+    """Operands of one dtype with their vectors in the last axis."""
+    moved = []
+    for x in promote(where, *map(asarray, xs)).operands:
+        if not x.ndim:
+            raise ShapeError(f"poot.numpy.{where}: a scalar is no vector")
+        moved.append(moveaxis(x, axis, -1))
+    return moved
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+    """The sums of products of vectors along an axis; the other axes broadcast."""
+    x, y = _vectors("vecdot", axis, x1, x2)
+    product = matmul(expand_dims(x, -2), expand_dims(y, -1))
+    return squeeze(product, (-2, -1))
+
+
+def matvec(x1: Any, x2: Any, /) -> Value:
+    """Matrices times vectors, both in the last axes; the other axes broadcast."""
+    (x,), (y,) = _vectors("matvec", -1, x1), _vectors("matvec", -1, x2)
+    if x.ndim < 2:
+        raise ShapeError(f"poot.numpy.matvec: {x.shape} is no matrix, needs 2 axes")
+    return squeeze(matmul(x, expand_dims(y, -1)), -1)
+
+
+def vecmat(x1: Any, x2: Any, /) -> Value:
+    """Vectors times matrices, both in the last axes; the other axes broadcast."""
+    (x,), (y,) = _vectors("vecmat", -1, x1), _vectors("vecmat", -1, x2)
+    if y.ndim < 2:
+        raise ShapeError(f"poot.numpy.vecmat: {y.shape} is no matrix, needs 2 axes")
+    return squeeze(matmul(expand_dims(x, -2), y), -2)

@@ -1,0 +1,134 @@
+"""Elements at positions that are data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from poot.core import dtypes
+from poot.core.errors import ArgumentError, IndexingError, ShapeError
+from poot.core.ops.elementwise import broadcast_shapes
+from poot.core.ops.indexing import GatherMode
+from poot.interpreters.arithmetic import (
+    add,
+    bitwise_and,
+    greater_equal,
+    less,
+    multiply,
+    remainder,
+    select,
+)
+from poot.interpreters.indexing import checked_index, take_axis
+from poot.interpreters.methods import Value
+from poot.interpreters.promotion import as_value, cast_to, converted
+from poot.interpreters.rounding import clip
+from poot.interpreters.shaping import (
+    broadcast_to,
+    canonical_axis,
+    moveaxis,
+    ravel,
+    reshape,
+)
+from poot.numpy._creation import asarray, iota
+
+_MODES = {
+    None: GatherMode.FILL,
+    "fill": GatherMode.FILL,
+    "clip": GatherMode.CLIP,
+    "promise_in_bounds": GatherMode.PROMISE,
+    "wrap": GatherMode.PROMISE,
+}
+
+
+def _mode(where: str, mode: Any) -> GatherMode:
+    if mode not in _MODES:
+        names = ", ".join(repr(name) for name in _MODES if name)
+        raise ArgumentError(f"poot.numpy.{where}: mode is {mode!r}, takes {names}")
+    return _MODES[mode]
+
+
+def _index(where: str, indices: Any) -> Value:
+    index = as_value(indices, f"poot.numpy.{where}")
+    if not index.type.dtype.is_integer:
+        raise IndexingError(
+            f"poot.numpy.{where}: the indices are {index.type.dtype}, takes integers"
+        )
+    # So that sizes fit the dtype.
+    return cast_to(index, dtypes.int32) if index.type.dtype.itemsize < 4 else index
+
+
+def take(
+    a: Any,
+    indices: Any,
+    axis: int | None = None,
+    mode: str | None = None,
+    fill_value: Any = None,
+) -> Value:
+    """`a` at integer positions along an axis, or in row-major order.
+
+    Negative positions count from the end. Beyond both ends `mode` "fill", the default,
+    gives NaN (integers: the lowest or, unsigned, the highest value) or `fill_value`,
+    "clip" the nearest element, "wrap" starts anew.
+    """
+    x = asarray(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = canonical_axis(axis, x.ndim, "take")
+    index, gather = _index("take", indices), _mode("take", mode)
+    size = x.shape[place]
+    if mode == "wrap" and size:
+        index = remainder(index, size)
+    taken = take_axis(x, index, place, gather)
+    if gather is not GatherMode.FILL or fill_value is None:
+        return taken
+    inside = bitwise_and(greater_equal(index, -size), less(index, size))
+    rank = x.ndim - place - 1
+    inside = reshape(inside, inside.shape + (1,) * rank)
+    return select(inside, taken, converted(fill_value, x.type.dtype, "take"))
+
+
+def take_along_axis(
+    arr: Any,
+    indices: Any,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+) -> Value:
+    """Row by row of an axis, elements at integer positions; modes are those of `take`.
+
+    The other axes of both arrays broadcast.
+    """
+    x, index = asarray(arr), _index("take_along_axis", indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    if x.ndim != index.ndim:
+        raise ShapeError(
+            f"poot.numpy.take_along_axis: the array has {x.ndim} axes, the indices "
+            f"{index.ndim}; takes as many of both"
+        )
+    place = canonical_axis(axis, x.ndim, "take_along_axis")
+    x, index = moveaxis(x, place, -1), moveaxis(index, place, -1)
+    lead = broadcast_shapes("take_along_axis", x.shape[:-1], index.shape[:-1])
+    x = broadcast_to(x, (*lead, x.shape[-1]))
+    index = broadcast_to(index, (*lead, index.shape[-1]))
+    taken = _along_last(x, index, mode, fill_value)
+    return moveaxis(taken, -1, place)
+
+
+def _along_last(x: Value, index: Value, mode: Any, fill_value: Any) -> Value:
+    """By one index into all elements: where the row starts, and the place in it."""
+    gather, size = _mode("take_along_axis", mode), x.shape[-1]
+    if mode == "wrap" and size:
+        index = remainder(index, size)
+    index = checked_index(index, size, x.ndim - 1)
+    inside = bitwise_and(greater_equal(index, 0), less(index, size))
+    lead = x.shape[:-1]
+    row = reshape(iota(dtypes.int32, (math.prod(lead),), 0), (*lead, 1))
+    place = cast_to(clip(index, 0, size - 1), dtypes.int32)
+    flat = add(multiply(row, size), place)
+    if gather is GatherMode.FILL:
+        flat = select(inside, flat, x.size)
+    taken = take_axis(ravel(x), flat, 0, gather)
+    if fill_value is None or gather is not GatherMode.FILL:
+        return taken
+    return select(inside, taken, converted(fill_value, x.type.dtype, "take_along_axis"))
