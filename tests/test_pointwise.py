@@ -323,7 +323,9 @@ def test_constants_are_not_folded_to_zeros() -> None:
     (none,) = body.emit(SUB, (one, one))
     (whole,) = body.emit(Cast(dtypes.float32), (Scalar.of(0, dtypes.int32),))
     (border,) = body.emit(Pad(((0, 0, 0), (2, -2, 0))), (x, Scalar.of(0.0, one.dtype)))
-    for zero in (place, none, whole, border):
+    (never,) = body.emit(Compare(CompareOp.GT), (place, place))
+    (false,) = body.emit(Cast(dtypes.float32), (never,))
+    for zero in (place, none, whole, border, false):
         (product,) = body.emit(MUL, (x, zero))
         body.result(product)
     signs = np.array([[-1, np.inf, -2, -3], [np.nan, -4, -np.inf, -5]], np.float32)

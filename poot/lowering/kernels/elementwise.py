@@ -62,13 +62,13 @@ def apply_lanes(
 ) -> Pack:
     """The op on each lane; once if all operands are equal in all lanes."""
     lanes = max((len(pack) for pack in packs), default=1)
+    # Drivers find out that x > x is false, say, and then have a constant 0.
+    hide = made.is_float and not given.is_float
     values = []
     for lane in range(lanes):
         operands = [lane_of(pack, lane) for pack in packs]
         value = apply(k, op, operands, given, made)
-        # A constant whole number, say, that is cast.
-        fixed = made.is_float and all(each.const is not None for each in operands)
-        values.append(hidden(k, value) if fixed else value)
+        values.append(hidden(k, value) if hide else value)
     return tuple(values)
 
 
@@ -145,5 +145,4 @@ def together(
 def counted(k: KernelBuilder, place: Value, dtype: DType) -> Value:
     """A u32 as a number of another dtype."""
     number = cast(k, place, dtypes.uint32, dtype)
-    fixed = dtype.is_float and place.const is not None
-    return hidden(k, number) if fixed else number
+    return hidden(k, number) if dtype.is_float else number
