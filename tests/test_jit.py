@@ -391,6 +391,43 @@ def test_jit_equals_eager_bit_for_bit_on_elementwise_work() -> None:
         assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
 
 
+def test_signed_zeros_and_nans_are_not_folded_away() -> None:
+    zeros = np.array([-0.0, 0.0], np.float32)
+    cases = [
+        (lambda x: x + 0.0, [0.0, 0.0]),
+        (lambda x: x + (-0.0), [-0.0, 0.0]),
+        (lambda x: x * 1, [-0.0, 0.0]),
+        (lambda x: 0 - x, [0.0, 0.0]),
+        (lambda x: -x, [0.0, -0.0]),
+        (lambda x: x - 0.0, [-0.0, 0.0]),
+    ]
+    for function, expected in cases:
+        for result in (poot.jit(function)(zeros), function(poot.device_put(zeros))):
+            signs = np.signbit(np.asarray(result))
+            np.testing.assert_array_equal(signs, np.signbit(expected))
+    special = np.array([np.inf, np.nan, -1.0, 0.0], np.float32)
+    nan = np.nan
+    for function, expected in (
+        (lambda x: 0 * x, [nan, nan, -0.0, 0.0]),
+        (lambda x: x - x, [nan, nan, 0.0, 0.0]),
+        (lambda x: x / x, [nan, nan, 1.0, nan]),
+        (lambda x: x == x, [True, False, True, True]),
+    ):
+        np.testing.assert_array_equal(poot.jit(function)(special), expected)
+
+
+def test_many_inputs_and_many_outputs() -> None:
+    for count in (40, 70):
+        arguments = [np.full(5, i, np.float32) for i in range(count)]
+        total = poot.jit(lambda *xs: functools.reduce(lambda a, b: a + b, xs))
+        for _ in range(2):
+            expected = count * (count - 1) // 2
+            np.testing.assert_array_equal(total(*arguments), np.full(5, expected))
+    split = poot.jit(lambda x: [x + i for i in range(33)])
+    for i, result in enumerate(split(X)):
+        np.testing.assert_array_equal(result, X + i)
+
+
 def test_a_new_call_sees_new_content_of_a_numpy_argument() -> None:
     f = poot.jit(lambda x: x * 2)
     x = X.copy()

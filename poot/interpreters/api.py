@@ -26,25 +26,27 @@ def devices() -> tuple[Any, ...]:
 
 def device_put(x: Any) -> Any:
     """A tree with its NumPy arrays and numbers as Arrays on the device."""
-    return pytree.map(lambda leaf: as_value(leaf, "device_put"), x)
+    leaves, tree = pytree.flatten(x)
+    return pytree.unflatten(tree, [as_value(leaf, "device_put") for leaf in leaves])
 
 
 def device_get(x: Any) -> Any:
     """A tree with its Arrays as NumPy arrays."""
-    return pytree.map(np.asarray, x)
+    leaves, tree = pytree.flatten(x)
+    return pytree.unflatten(tree, [np.asarray(leaf) for leaf in leaves])
 
 
 def block_until_ready(x: Any) -> Any:
     """Wait for all Arrays of a tree; returns the tree."""
     for leaf in pytree.leaves(x):
-        if isinstance(leaf, Array):
+        if type(leaf) is Array:
             leaf.block_until_ready()
     return x
 
 
 def evaluate(graph: Graph, *args: Any) -> tuple[np.ndarray[Any, Any], ...]:
     """The results of a graph by the oracle: what it means, in NumPy on the host."""
-    given = (arg.numpy() if isinstance(arg, Array) else arg for arg in args)
+    given = (arg.numpy() if type(arg) is Array else arg for arg in args)
     return oracle.evaluate(graph, *given)
 
 

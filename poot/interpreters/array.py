@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator
 from typing import Any, Self
@@ -15,20 +16,39 @@ from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Buffer, backend
 from poot.interpreters.methods import Value
 
+_serial = itertools.count(1)
 
-class Array(Value):
+
+class _ArrayType(type):
+    """Lets `isinstance(x, Array)` hold for traced values too: they stand for arrays."""
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, Value)
+
+
+class Array(Value, metaclass=_ArrayType):
     """An immutable tensor on the device.
 
     Made by `poot.numpy`, `poot.device_put` and jitted functions. Work on it is
     asynchronous: only looking at its elements waits.
     """
 
-    __slots__ = ("__weakref__", "_deleted_by", "buffer")
+    __slots__ = ("__weakref__", "_deleted_by", "_reference", "buffer")
     buffer: Buffer | None
+    _deleted_by: str
+    _reference: str
 
     def __init__(self, buffer: Buffer, aval: Aval) -> None:
         self.buffer = buffer
         self.aval = aval
+
+    def reference(self) -> str:
+        """A name that no other array of the process has."""
+        try:
+            return self._reference
+        except AttributeError:
+            self._reference = f"array {next(_serial)}"
+            return self._reference
 
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any], weak: bool = False) -> Self:

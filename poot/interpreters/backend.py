@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -75,6 +76,7 @@ class Backend(Protocol):
 
 _opener: list[Callable[[], Backend]] = []
 _opened: list[Backend] = []
+_opening = threading.Lock()
 
 
 def set_opener(opener: Callable[[], Backend]) -> None:
@@ -90,5 +92,7 @@ def use_backend(backend: Backend | None) -> None:
 def backend() -> Backend:
     """The backend that this process uses; opened at the first call."""
     if not _opened:
-        _opened[:] = [_opener[0]()]
+        with _opening:
+            if not _opened:
+                _opened.append(_opener[0]())
     return _opened[0]

@@ -55,7 +55,7 @@ class EagerInterpreter:
     def lift(self, value: Any, weak: bool = False) -> Any:
         if isinstance(value, Tracer):
             raise value.misplaced()
-        if isinstance(value, Array):
+        if type(value) is Array:
             return value
         array = value.array if isinstance(value, Scalar) else np.asarray(value)
         return Array.from_numpy(array, weak)

@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 from weakref import WeakSet
 
 from poot.core.errors import ArgumentError
@@ -24,7 +24,7 @@ from poot.interpreters.signature import (
     put_together,
     take_apart,
 )
-from poot.interpreters.staged import Compiled, Traced, require_concrete
+from poot.interpreters.staged import Compiled, Lowered, Traced, require_concrete
 from poot.interpreters.trace import trace
 
 _aval = attrgetter("aval")
@@ -106,7 +106,7 @@ class JitFunction:
         call = take_apart(self._parameters, self._name, args, kwargs)
         return self._traced(call.signature)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments."""
         return self.trace(*args, **kwargs).lower()
 
@@ -143,13 +143,35 @@ class BoundJitFunction:
         """Trace for these arguments."""
         return self._jitted.trace(self._instance, *args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments."""
         return self._jitted.lower(self._instance, *args, **kwargs)
 
 
 def _all_arrays(args: tuple[Any, ...]) -> bool:
     return all(type(arg) is Array for arg in args)
+
+
+@overload
+def jit(
+    function: None = None,
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    donate_argnames: Any = (),
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    donate_argnames: Any = (),
+) -> JitFunction: ...
 
 
 def jit(
@@ -159,7 +181,7 @@ def jit(
     static_argnames: Any = (),
     donate_argnums: Any = (),
     donate_argnames: Any = (),
-) -> Any:
+) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """Run a function on the device as one compiled program.
 
     Use it as `@jit` or `@jit(static_argnums=…)`. The function is traced once for each
@@ -167,20 +189,15 @@ def jit(
     of side effects. A donated argument's memory is reused for a result; the array is
     deleted by the call.
     """
-    if function is None:
-        return functools.partial(
-            jit,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-        )
-    if not callable(function):
-        raise ArgumentError(f"jit takes a function, given {type(function).__name__}")
-    parameters = Parameters.of(
-        function, static_argnums, static_argnames, donate_argnums, donate_argnames
-    )
-    return JitFunction(function, parameters)
+    options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+
+    def decorate(function: Callable[..., Any]) -> JitFunction:
+        if not callable(function):
+            given = type(function).__name__
+            raise ArgumentError(f"jit takes a function, given {given}")
+        return JitFunction(function, Parameters.of(function, *options))
+
+    return decorate if function is None else decorate(function)
 
 
 def make_graph(
@@ -193,8 +210,7 @@ def make_graph(
 
     @functools.wraps(function)
     def graph_of(*args: Any, **kwargs: Any) -> Graph:
-        graph: Graph = jitted.trace(*args, **kwargs).graph
-        return graph
+        return jitted.trace(*args, **kwargs).graph
 
     return graph_of
 

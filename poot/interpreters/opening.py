@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from poot.core.errors import NoDeviceError
+from poot.core.source import user_source
 from poot.interpreters.backend import Backend, set_opener
 from poot.interpreters.backend_oracle import OracleBackend
 from poot.interpreters.backend_vulkan import VulkanBackend
@@ -16,11 +17,13 @@ def open_backend() -> Backend:
     try:
         return VulkanBackend(open_device())
     except NoDeviceError as error:
-        warnings.warn(
-            f"poot runs on the host by its NumPy oracle, which is slow: {error} "
-            "(`poot doctor` says more)",
+        source = user_source()
+        warnings.warn_explicit(
+            "poot has no Vulkan device and calculates with NumPy on the host, which "
+            f"is slow: {error} (`poot doctor` says more)",
             RuntimeWarning,
-            stacklevel=2,
+            source.file,
+            source.line,
         )
         return OracleBackend()
 

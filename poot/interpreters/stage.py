@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,14 @@ from poot.core.equation import Operand, ValueId
 from poot.core.errors import PootError
 from poot.core.op import Op
 from poot.core.source import user_source
+from poot.core.text import payload_digest
 from poot.core.types import (
     ANONYMOUS,
     Identity,
     Slot,
     Storage,
     TensorType,
+    Weight,
     literal_type,
 )
 from poot.interpreters.array import Array
@@ -39,7 +40,7 @@ class StagingInterpreter:
         # Constants: Arrays by identity (kept alive, so that it stays theirs) and NumPy
         # arrays by content.
         self._captures: dict[int, tuple[Array, ValueId]] = {}
-        self._copies: dict[tuple[Any, ...], ValueId] = {}
+        self._copies: dict[str, ValueId] = {}
 
     # --- inputs -------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class StagingInterpreter:
         operand = self._operand(value)
         if isinstance(value, Tracer):
             return value
-        if isinstance(value, Array):
+        if type(value) is Array:
             weak = value.aval.weak
         if isinstance(operand, Scalar):
             return Tracer(self, operand, aval_of(literal_type(operand), weak))
@@ -109,7 +110,7 @@ class StagingInterpreter:
             raise PootError(f"the trace of `{self.function_name}` has ended")
         if isinstance(operand, Scalar):
             return operand
-        if isinstance(operand, Array):
+        if type(operand) is Array:
             return self._captured(operand)
         if isinstance(operand, np.ndarray | np.generic):
             return self._copied(operand)
@@ -122,22 +123,23 @@ class StagingInterpreter:
         """An Array is a constant by identity; its memory must not change any more."""
         if id(array) not in self._captures:
             array.live_buffer()
-            value = self._constant(copy.copy(array))
+            weight = Weight(array.reference())
+            value = self._constant(copy.copy(array), weight)
             self._captures[id(array)] = (array, value)
         return self._captures[id(array)][1]
 
     def _copied(self, array: Any) -> ValueId:
         """The user may change a NumPy array later, or between two uses in a trace."""
         copied = np.array(array, order="C")
-        key = (copied.dtype, copied.shape, hashlib.sha256(copied.data).digest())
-        if key not in self._copies:
+        digest = payload_digest(copied)
+        if digest not in self._copies:
             copied.flags.writeable = False
-            self._copies[key] = self._constant(copied)
-        return self._copies[key]
+            self._copies[digest] = self._constant(copied, Weight(digest))
+        return self._copies[digest]
 
-    def _constant(self, payload: Any) -> ValueId:
+    def _constant(self, payload: Any, identity: Weight) -> ValueId:
         type = TensorType(payload.shape, as_dtype(payload.dtype))
-        value = self.builder.constant(type, payload)
+        value = self.builder.constant(type, payload, identity)
         self._origins[value] = "a constant from outside the function"
         return value
 

@@ -168,7 +168,7 @@ class Compiled:
         for leaf, kind in zip(leaves, self._trace.signature.kinds, strict=True):
             if isinstance(kind, SlotKind):
                 buffers.append(None)
-            elif isinstance(leaf, Array):
+            elif type(leaf) is Array:
                 buffers.append(leaf.buffer or self._refuse_deleted(leaves))
             else:
                 require_concrete(self._trace.name, leaf)
@@ -178,13 +178,13 @@ class Compiled:
 
     def _refuse_deleted(self, leaves: Sequence[Any]) -> NoReturn:
         for leaf, path in zip(leaves, self._trace.paths, strict=True):
-            if isinstance(leaf, Array) and leaf.buffer is None:
+            if type(leaf) is Array and leaf.buffer is None:
                 raise leaf.deleted_error(f"argument {path} of `{self._trace.name}`")
         raise AssertionError
 
     def _require_single_use(self, leaves: Sequence[Any]) -> None:
         paths = self._trace.paths
-        arrays = [(i, x) for i, x in enumerate(leaves) if isinstance(x, Array)]
+        arrays = [(i, x) for i, x in enumerate(leaves) if type(x) is Array]
         for number in self._trace.donated:
             for other, array in arrays:
                 if other != number and array is leaves[number]:
@@ -194,7 +194,7 @@ class Compiled:
                     )
 
     def _mark_donated(self, leaf: Any, path: str) -> None:
-        if isinstance(leaf, Array):
+        if type(leaf) is Array:
             leaf.mark_deleted(f"was donated to `{self._trace.name}` as {path}")
 
 

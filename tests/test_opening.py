@@ -1,0 +1,83 @@
+"""Which backend is opened: a Vulkan device, or the oracle with one warning."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+import poot
+from poot.core.errors import CapabilityError, NoDeviceError
+from poot.interpreters import opening
+from poot.interpreters.backend import backend, set_opener, use_backend
+from poot.interpreters.backend_oracle import OracleBackend
+
+
+@pytest.fixture(autouse=True)
+def nothing_opened() -> Iterator[None]:
+    use_backend(None)
+    yield
+    poot.clear_caches()
+    set_opener(opening.open_backend)
+    use_backend(None)
+
+
+def test_without_a_device_one_warning_tells_that_the_host_calculates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_device() -> NoReturn:
+        raise NoDeviceError("no driver offers a device")
+
+    monkeypatch.setattr(opening, "open_device", no_device)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = poot.device_put(np.arange(3, dtype=np.float32))
+        doubled = poot.jit(lambda x: x * 2 + x.sum())(x)
+        np.testing.assert_array_equal(doubled + 1, [4, 6, 8])
+    (warning,) = caught
+    assert warning.category is RuntimeWarning and warning.filename == __file__
+    assert "no driver offers a device" in str(warning.message)
+    assert "poot doctor" in str(warning.message)
+    assert "OracleDevice" in repr(poot.devices()[0])
+
+
+def test_a_device_that_cannot_serve_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unusable() -> NoReturn:
+        raise CapabilityError("lacks bufferDeviceAddress")
+
+    monkeypatch.setattr(opening, "open_device", unusable)
+    for _ in range(2):
+        with pytest.raises(CapabilityError, match="bufferDeviceAddress"):
+            poot.device_put(1.0)
+
+
+def test_threads_open_one_backend() -> None:
+    opened = []
+    barrier = threading.Barrier(4)
+
+    def opener() -> OracleBackend:
+        opened.append(OracleBackend())
+        return opened[-1]
+
+    def first_use(_: int) -> object:
+        barrier.wait(timeout=60)
+        return backend()
+
+    set_opener(opener)
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(first_use, range(4))) == set(opened)
+    assert len(opened) == 1
+
+
+def test_the_oracle_backend_plans_on_demand() -> None:
+    use_backend(OracleBackend())
+    compiled = poot.jit(lambda x: x + 1).lower(np.zeros(4, np.float32)).compile()
+    assert len(compiled.program.dispatches) == 1
+    assert list(compiled.spirv()) == [compiled.program.dispatches[0].kernel.name]
