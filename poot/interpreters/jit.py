@@ -191,7 +191,7 @@ def jit(
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
 
-    def decorate(function: Callable[..., Any]) -> JitFunction:
+    def decorate(function: Any) -> JitFunction:
         if not callable(function):
             given = type(function).__name__
             raise ArgumentError(f"jit takes a function, given {given}")
