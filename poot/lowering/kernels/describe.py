@@ -207,7 +207,7 @@ class _Describer:
             Target(
                 self._refs[value],
                 self._dtype(out.dtype),
-                _alignment(out),
+                alignment_of(out),
                 out.range.space in TABLE_SPACES,
             )
             for value, out in zip(body.results, outs, strict=True)
@@ -331,7 +331,7 @@ class _Describer:
                 groups,
                 self.dims(layout.offset),
                 self.dims(view.bound),
-                _alignment(view),
+                alignment_of(view),
             )
         )
         load = Load(len(self.sources) - 1)
@@ -463,7 +463,7 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def _alignment(view: View) -> int:
+def alignment_of(view: View) -> int:
     """What the address of a buffer is a multiple of, in bytes."""
     offset = view.range.offset
     return min(offset & -offset, ALIGNMENT) if offset else ALIGNMENT

@@ -1,0 +1,1 @@
+"""Kernels: Python functions over the typed SPIR-V builder."""
