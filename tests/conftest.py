@@ -17,6 +17,7 @@ from poot.lowering.program import Dispatch, Kernel
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.vulkan.choice import OVERRIDE
 from poot.vulkan.executable import Executable
+from poot.vulkan.races import check_races
 from tests.spirv_val import fault
 
 # JAX is the second opinion, on the CPU and in one thread pool of its own.
@@ -101,6 +102,21 @@ def _spirv_val_sees_every_module() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KernelBuilder, "finish", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_program_races() -> Iterator[None]:
+    """Fail where a program is made ready whose recorded commands may race."""
+    start = Executable.__init__
+
+    @functools.wraps(start)
+    def checked(self: Executable, *arguments: Any, **options: Any) -> None:
+        start(self, *arguments, **options)
+        check_races(self.commands)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executable, "__init__", checked)
         yield
 
 

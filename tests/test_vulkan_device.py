@@ -399,9 +399,9 @@ def test_the_process_ends_while_work_runs() -> None:
         from tests.vulkan_programs import count_up_program
 
         device = open_device()
-        program = count_up_program(device.info, 1 << 14, 20, slow=True)
+        program = count_up_program(device.info, 1 << 12, 20, slow=True)
         executable = Executable(device, program)
-        kept = executable.call([device.upload(np.zeros(1 << 14, np.float32))])
+        kept = executable.call([device.upload(np.zeros(1 << 12, np.float32))])
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

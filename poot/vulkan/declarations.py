@@ -129,7 +129,6 @@ STRUCTURE_TYPES: dict[str, int] = {
     "VkMemoryAllocateInfo": 5,
     "VkMemoryBarrier": 46,
     "VkPhysicalDeviceFeatures2": 1000059000,
-    "VkPhysicalDeviceMemoryBudgetPropertiesEXT": 1000237000,
     "VkPhysicalDeviceMemoryProperties2": 1000059006,
     "VkPhysicalDeviceProperties2": 1000059001,
     "VkPhysicalDeviceShaderCoreProperties2AMD": 1000227000,

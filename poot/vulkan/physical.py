@@ -43,7 +43,6 @@ _LLVMPIPE_LOOP_TRIPS = 65535
 # A guess where no extension tells: enough to fill small devices of the kind.
 _USUAL_COMPUTE_UNITS = {DeviceKind.DISCRETE: 32, DeviceKind.INTEGRATED: 8}
 
-MEMORY_BUDGET = "VK_EXT_memory_budget"
 _SM_BUILTINS = "VK_NV_shader_sm_builtins"
 _AMD_CORES = "VK_AMD_shader_core_properties2"
 

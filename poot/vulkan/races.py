@@ -49,13 +49,11 @@ def find_races(commands: CommandList) -> list[Race]:
     """
     races = []
     for group in _unordered_groups(commands):
-        for number, later in enumerate(group):
-            for earlier in group[:number]:
-                if earlier.node is later.node and earlier.replay == later.replay:
-                    continue
-                if _conflict(earlier, later):
-                    across = earlier.replay != later.replay
-                    races.append(Race(earlier.node, later.node, later.span, across))
+        for earlier, later in _meeting(group):
+            same = earlier.node is later.node and earlier.replay == later.replay
+            if not same and (earlier.writes or later.writes):
+                across = earlier.replay != later.replay
+                races.append(Race(earlier.node, later.node, later.span, across))
     return races
 
 
@@ -95,13 +93,17 @@ def _flat(buffers: Sequence[Sequence[Command]]) -> Iterator[Command]:
         yield from buffer
 
 
-def _conflict(earlier: _Access, later: _Access) -> bool:
-    if not (earlier.writes or later.writes):
-        return False
-    if earlier.replay == later.replay:
-        return earlier.span.overlaps(later.span)
+def _meeting(group: Sequence[_Access]) -> Iterator[tuple[_Access, _Access]]:
+    """The pairs of a group that may touch the same bytes, the earlier one first."""
+    by_place: dict[tuple[Space, int], list[_Access]] = {}
+    for later in group:
+        held = by_place.setdefault((later.span.space, later.span.index), [])
+        yield from ((e, later) for e in held if e.span.overlaps(later.span))
+        held.append(later)
     # Between replays the caller's buffers change hands: a result of one call may lie
-    # where an argument of the next did.
-    return earlier.span.overlaps(later.span) or (
-        earlier.span.space in TABLE_SPACES and later.span.space in TABLE_SPACES
-    )
+    # where an argument of the next does.
+    theirs = [access for access in group if access.span.space in TABLE_SPACES]
+    for earlier in theirs:
+        for later in theirs:
+            if earlier.replay < later.replay:
+                yield earlier, later
