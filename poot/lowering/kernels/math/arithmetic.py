@@ -131,15 +131,16 @@ class FloatMath:
     def word(self, integer: Value) -> Value:
         return self.k.bitcast(integer, self.f.word)
 
-    def magnitude_bits(self, x: Value) -> Value:
-        return self.bits(x) & (self.f.sign_bit - 1)
+    def magnitude(self, x: Value) -> Value:
+        """The bits but for the sign, as a signed integer: such are quick to compare."""
+        return self.integer(self.bits(x)) & (self.f.sign_bit - 1)
 
     def sign(self, x: Value) -> Value:
         """The sign bit, in its place."""
         return self.bits(x) & self.f.sign_bit
 
     def abs(self, x: Value) -> Value:
-        return self.real(self.magnitude_bits(x))
+        return self.real(self.magnitude(x))
 
     def with_sign(self, magnitude: Value, sign: Value) -> Value:
         """`magnitude`, whose sign bit is clear, with `sign` for sign bit."""
@@ -150,13 +151,13 @@ class FloatMath:
         return self.real(self.bits(x) ^ sign)
 
     def is_nan(self, x: Value) -> Value:
-        return self.magnitude_bits(x) > self.f.infinity
+        return self.magnitude(x) > self.f.infinity
 
     def is_infinite(self, x: Value) -> Value:
-        return self.k.eq(self.magnitude_bits(x), self.f.infinity)
+        return self.k.eq(self.magnitude(x), self.f.infinity)
 
     def is_finite(self, x: Value) -> Value:
-        return self.magnitude_bits(x) < self.f.infinity
+        return self.magnitude(x) < self.f.infinity
 
     def is_negative(self, x: Value) -> Value:
         """Whether the sign bit is set."""
@@ -207,7 +208,7 @@ class FloatMath:
 
     def is_zero(self, x: Value) -> Value:
         """Whether x counts as zero: subnormals do where they are flushed."""
-        bits = self.magnitude_bits(x)
+        bits = self.magnitude(x)
         if self.keeps_subnormals:
             return self.k.eq(bits, 0)
         return bits < self.f.implicit_bit

@@ -224,7 +224,7 @@ def _narrow_to_odd(k: KernelBuilder, x: Value) -> Value:
     """
     m = FloatMath(k, DOUBLE)
     a = m.abs(x)
-    magnitude = m.magnitude_bits(x)
+    magnitude = m.word(m.magnitude(x))
     zero, one = k.const(U64, 0), k.const(U64, 1)
     cut = (magnitude >> 29) - ((1023 - 127) << 23)
     cut = cut | k.select(k.ne(magnitude & ((1 << 29) - 1), 0), one, zero)

@@ -18,10 +18,10 @@ LN2 = 0.6931471805599453
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """x = n ln2 + r: r with its rounding error, and n with offset in low bits."""
+    """x = n ln2 + high - low, and n with offset in low bits."""
 
-    r: Value
-    error: Value
+    high: Value
+    low: Value
     shifted: Value
 
 
@@ -29,50 +29,63 @@ def reduce(m: FloatMath, x: Value) -> Reduced:
     """Split a moderate x by the multiple of ln 2 nearest to it."""
     n, shifted = m.round(x * LOG2_E)
     high = x - n * m.choose(*LN2_HIGH)
-    low = n * m.choose(*LN2_LOW)
-    r = high - low
-    return Reduced(r, (high - r) - low, shifted)
+    return Reduced(high, n * m.choose(*LN2_LOW), shifted)
+
+
+def _unscaled_exp(m: FloatMath, reduced: Reduced) -> Value:
+    """exp(high - low)"""
+    r = reduced.high - reduced.low
+    return (r * r * m.polynomial(r, EXP) + r) + 1.0
 
 
 def exp(m: FloatMath, x: Value) -> Value:
-    reduced = reduce(m, x)
-    r = reduced.r
-    y = (r * r * m.polynomial(r, EXP) + r) + 1.0
-    bits = 1 + m.f.bias
-    low = math.log(2.0) * (1 - m.f.bias)
-    if m.keeps_subnormals:
-        low -= math.log(2.0) * (m.f.mantissa_bits + 1)
-    return _finish(m, x, y, reduced.shifted, low, bits * LN2)
+    bounded = _bounded(m, x, LN2)
+    reduced = reduce(m, bounded)
+    return _finish(m, bounded, _unscaled_exp(m, reduced), reduced.shifted, LN2)
 
 
 def exp2(m: FloatMath, x: Value) -> Value:
-    n, shifted = m.round(x)
-    r = x - n
+    bounded = _bounded(m, x, 1.0)
+    n, shifted = m.round(bounded)
+    r = bounded - n
     y = r * m.polynomial(r, EXP2) + 1.0
-    low = 1.0 - m.f.bias
-    if m.keeps_subnormals:
-        low -= m.f.mantissa_bits + 1
-    return _finish(m, x, y, shifted, low, 1.0 + m.f.bias)
+    return _finish(m, bounded, y, shifted, 1.0)
 
 
-def _finish(
-    m: FloatMath, x: Value, y: Value, shifted: Value, low: float, high: float
-) -> Value:
-    """y * 2**n; 0 for x < low, infinity for x >= high, NaN for NaN."""
-    k = m.k
-    if m.keeps_subnormals:
-        scaled = m.scale(y, m.rounded_integer(shifted))
-    else:
-        scaled = m.real(m.bits(y) + (shifted << m.f.mantissa_bits))
-    scaled = k.select(x < high, scaled, x + math.inf)
-    return k.select(x < low, 0.0, scaled)
+def _bounded(m: FloatMath, x: Value, unit: float) -> Value:
+    """x, or something smaller whose power is infinity already."""
+    if not m.keeps_subnormals:
+        return x
+    high = (1.5 + m.f.bias) * unit
+    return m.k.select(x > high, high, x)
+
+
+def _finish(m: FloatMath, x: Value, y: Value, shifted: Value, unit: float) -> Value:
+    """y * 2**n, rounded once; x in multiples of `unit` is log2 of the result."""
+    k, f = m.k, m.f
+    lowest = (1 - f.bias) * unit
+    if not m.keeps_subnormals:
+        result = m.real(m.bits(y) + (shifted << f.mantissa_bits))
+        result = k.select(x < (1 + f.bias) * unit, result, x + math.inf)
+        return k.select(x < lowest, 0.0, result)
+    # Twice half of the power, since the largest power of two is no number.
+    offset, factor = f.one - f.implicit_bit, m.number(2.0)
+    # Subnormal results are lifted, and lowered by the product that rounds them.
+    lift = f.mantissa_bits + 10
+    lifted = k.const(f.word, f.one + (lift << f.mantissa_bits))
+    small = x < lowest + unit
+    offset_bits = k.select(small, lifted, k.const(f.word, offset))
+    factor = k.select(small, m.number(2.0**-lift), factor)
+    result = y * m.real((shifted << f.mantissa_bits) + offset_bits) * factor
+    return k.select(x < lowest - (f.mantissa_bits + 1) * unit, 0.0, result)
 
 
 def expm1(m: FloatMath, x: Value) -> Value:
     k = m.k
     reduced = reduce(m, x)
-    r = reduced.r
-    e = r + (r * r * m.polynomial(r, EXP) + reduced.error)
+    r = reduced.high - reduced.low
+    error = (reduced.high - r) - reduced.low
+    e = r + (r * r * m.polynomial(r, EXP) + error)
     # 2^n (1 + e) - 1, with half of 2^n since n may be one too large for it.
     half = m.real((reduced.shifted << m.f.mantissa_bits) + (m.f.one - m.f.implicit_bit))
     result = (half * e + (half - 0.5)) * 2.0
@@ -84,7 +97,6 @@ def expm1(m: FloatMath, x: Value) -> Value:
 def scaled_exp(m: FloatMath, x: Value, exponent: int) -> Value:
     """exp(x) * 2**exponent for x >= 0 and n + exponent <= bias + 1 or NaN."""
     reduced = reduce(m, x)
-    r = reduced.r
-    y = (r * r * m.polynomial(r, EXP) + r) + 1.0
     offset = (m.f.bias + exponent) << m.f.mantissa_bits
-    return y * m.real((reduced.shifted << m.f.mantissa_bits) + offset)
+    power = m.real((reduced.shifted << m.f.mantissa_bits) + offset)
+    return _unscaled_exp(m, reduced) * power

@@ -25,112 +25,118 @@ def _fraction(m: FloatMath, bits: Value) -> Value:
 
 def _whole(m: FloatMath, x: Value) -> Value:
     """x * 2**mantissa_bits for x near [1, 2], roughly where it is outside."""
-    return m.bits(x) - (m.f.one - m.f.implicit_bit)
+    return m.integer(m.bits(x)) - (m.f.one - m.f.implicit_bit)
 
 
 class Quotient:
-    """Integer q nearest to a/b * 2**shift, for the significands of a and b."""
+    """a/b of significands, from an estimate of the device's.
 
-    __slots__ = ("below_one", "q", "remainder")
+    `estimate` is what the device gives for the fractions `a` and `b` in [1, 2), or for
+    what stands in their place. `q` is the integer nearest to the quotient times
+    2**mantissa_bits, and twice that where the quotient is below one; its remainder
+    says on which side of the quotient it is.
+    """
 
-    def __init__(self, m: FloatMath, a: Value, b: Value) -> None:
-        """`a` and `b` are bits of normal numbers."""
+    __slots__ = ("below_one", "estimate", "q", "remainder")
+
+    def __init__(
+        self, m: FloatMath, a_bits: Value, b_bits: Value, a: Value, b: Value
+    ) -> None:
         k, unit = m.k, m.f.implicit_bit
-        numerator, divisor = _significand(m, a), _significand(m, b)
+        numerator, divisor = _significand(m, a_bits), _significand(m, b_bits)
+        inverse = k.fdiv(1.0, b)
+        self.estimate = a * inverse
         self.below_one = numerator < divisor
-        inverse = k.fdiv(1.0, _fraction(m, b))
-        estimate = _fraction(m, a) * inverse
-        q = _whole(m, k.select(self.below_one, estimate + estimate, estimate))
-        shifted = numerator << m.f.mantissa_bits
-        shifted = k.select(self.below_one, shifted + shifted, shifted)
-        remainder = m.integer(shifted - q * divisor)
-        # A second quotient corrects q to within one, and two tests to the nearest.
-        _, steps = m.round(m.to_real(remainder) * (inverse * (1.0 / unit)))
-        step = m.rounded_integer(steps)
-        signed_divisor = m.integer(divisor)
-        remainder = remainder - step * signed_divisor
-        twice = remainder + remainder
-        zero, one = k.const(m.f.integer, 0), k.const(m.f.integer, 1)
-        up = k.select(twice > signed_divisor, one, zero)
-        up = k.select(twice < k.neg(signed_divisor), k.neg(one), up)
-        self.q = m.integer(q) + (step + up)
-        self.remainder = remainder - up * signed_divisor
+        double = self.estimate + self.estimate
+        q = _whole(m, k.select(self.below_one, double, self.estimate))
+        numerator = k.select(self.below_one, numerator + numerator, numerator)
+        remainder = (numerator << m.f.mantissa_bits) - q * divisor
+        # A second quotient, a hair too low, corrects q to the nearest or one below.
+        steps = m.to_real(remainder) * (inverse * (1.0 / unit)) - 2.0**-18
+        step = m.rounded_integer(m.round(steps)[1])
+        remainder = remainder - step * divisor
+        # All ones where the remainder is more than half of the divisor.
+        low = k.sar(divisor - (remainder + remainder), m.f.word.bits - 1)
+        self.q = q + (step - low)
+        self.remainder = remainder + (low & divisor)
 
 
 def quotient(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, for positive a and b with a normal quotient."""
-    a_bits, b_bits = m.bits(a), m.bits(b)
-    exact = Quotient(m, a_bits, b_bits)
-    exponent = _exponent(m, a_bits, b_bits, exact)
-    return m.real(m.word(exact.q + (exponent << m.f.mantissa_bits)))
+    a_bits, b_bits = m.integer(m.bits(a)), m.integer(m.bits(b))
+    a_fraction, b_fraction = _fraction(m, a_bits), _fraction(m, b_bits)
+    exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
+    return m.real(exact.q + (_exponent(m, a_bits, b_bits, exact) + _base(m)))
+
+
+def _base(m: FloatMath) -> int:
+    """What makes a float's bits of its exponent and the whole significand."""
+    return m.f.one - m.f.implicit_bit
 
 
 def _exponent(m: FloatMath, a: Value, b: Value, exact: Quotient) -> Value:
-    """The biased exponent of the quotient, less one; `a`, `b` bits without a sign."""
-    k = m.k
-    difference = m.integer(a >> m.f.mantissa_bits) - m.integer(b >> m.f.mantissa_bits)
-    return difference + k.select(
-        exact.below_one,
-        k.const(m.f.integer, m.f.bias - 2),
-        k.const(m.f.integer, m.f.bias - 1),
-    )
+    """The true exponent of the quotient, in the place of the biased one."""
+    k, f = m.k, m.f
+    difference = (a & f.infinity) - (b & f.infinity)
+    one, zero = k.const(f.integer, f.implicit_bit), k.const(f.integer, 0)
+    return difference - k.select(exact.below_one, one, zero)
 
 
 def divide(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, with IEEE 754's special cases."""
+    k, f = m.k, m.f
+    sign = (m.bits(a) ^ m.bits(b)) & f.sign_bit
+    a_bits, b_bits = _lifted(m, m.magnitude(a), m.magnitude(b))
+    a_plain, b_plain = _is_plain(m, a_bits), _is_plain(m, b_bits)
+    # In the place of zero, infinity and NaN the fractions are these themselves: so the
+    # device's estimate is the quotient then.
+    a_fraction = k.select(a_plain, _fraction(m, a_bits), m.real(a_bits))
+    b_fraction = k.select(b_plain, _fraction(m, b_bits), m.real(b_bits))
+    exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
+    exponent = _exponent(m, a_bits, b_bits, exact)
+    result = exact.q + (exponent + _base(m))
+    small = exponent < (1 - f.bias) << f.mantissa_bits
+    result = k.select(small, _subnormal(m, exact, exponent), result)
+    large = exponent > f.bias << f.mantissa_bits
+    result = k.select(large, k.const(f.integer, f.infinity), result)
+    plain = k.logical_and(a_plain, b_plain)
+    return m.with_sign(k.select(plain, m.real(result), exact.estimate), sign)
+
+
+def _lifted(m: FloatMath, a: Value, b: Value) -> tuple[Value, Value]:
+    """Bits of two magnitudes, times a power of two that makes subnormal ones normal.
+
+    If that makes the other one infinite, the quotient is infinite or zero anyway.
+    """
+    if not m.keeps_subnormals:
+        return a, b
     k = m.k
-    sign = (m.bits(a) ^ m.bits(b)) & m.f.sign_bit
-    (a_bits, a_shift), (b_bits, b_shift) = _normalized(m, a), _normalized(m, b)
-    exact = Quotient(m, a_bits, b_bits)
-    exponent = _exponent(m, a_bits, b_bits, exact) + (a_shift - b_shift)
-    result = m.word(exact.q + (exponent << m.f.mantissa_bits))
-    result = k.select(exponent >= 2 * m.f.bias, k.const(m.f.word, m.f.infinity), result)
-    small = _subnormal(m, exact, exponent)
-    result = k.select(exponent < 0, small, result)
-    plain = k.logical_and(_is_plain(m, a), _is_plain(m, b))
-    return k.select(plain, m.real(result | sign), _special_quotient(m, a, b))
+    small = k.min(a, b) < m.f.implicit_bit
+    factor = k.select(small, m.number(2.0**m.f.lift), 1.0)
+    a, b = m.real(a) * factor, m.real(b) * factor
+    return m.integer(m.bits(a)), m.integer(m.bits(b))
 
 
-def _normalized(m: FloatMath, x: Value) -> tuple[Value, Value]:
-    """Bits of |x| scaled to be normal, and the exponent taken out by that."""
-    magnitude, shift = m.normal(m.abs(x))
-    return m.bits(magnitude), shift
-
-
-def _is_plain(m: FloatMath, x: Value) -> Value:
-    """Whether x is neither zero (or flushed to it) nor infinite nor NaN."""
-    lowest = 1 if m.keeps_subnormals else m.f.implicit_bit
-    return (m.magnitude_bits(x) - lowest) < (m.f.infinity - lowest)
+def _is_plain(m: FloatMath, magnitude: Value) -> Value:
+    """Whether the bits are those of a positive normal number."""
+    above_zero = magnitude >= m.f.implicit_bit
+    return m.k.logical_and(above_zero, magnitude < m.f.infinity)
 
 
 def _subnormal(m: FloatMath, exact: Quotient, exponent: Value) -> Value:
     """Bits of the quotient where its exponent is too small for a normal number."""
-    k = m.k
+    k, f = m.k, m.f
     if not m.keeps_subnormals:
-        return k.const(m.f.word, 0)
-    zero, one = k.const(m.f.integer, 0), k.const(m.f.integer, 1)
-    # Twice the quotient rounded down, with the lowest bit for anything that is left.
-    floor = exact.q - k.select(exact.remainder < 0, one, zero)
-    sticky = k.select(k.ne(exact.remainder, 0), one, zero)
-    wide = m.word((floor << 1) | sticky)
-    drop = m.word(k.min(zero - exponent, k.const(m.f.integer, m.f.mantissa_bits + 3)))
-    kept = wide >> drop
-    lost = k.select(
-        k.ne(kept << drop, wide), k.const(m.f.word, 1), k.const(m.f.word, 0)
-    )
-    # `kept` has one bit to round off; ties go to even.
-    return (kept >> 1) + (kept & (lost | (kept >> 1)) & 1)
-
-
-def _special_quotient(m: FloatMath, a: Value, b: Value) -> Value:
-    """a / b where one is zero, infinite or NaN: the other counts by its sign."""
-    k = m.k
-
-    def shape(x: Value) -> Value:
-        unit = m.with_sign(m.number(1.0), m.sign(x))
-        return k.select(_is_plain(m, x), unit, x)
-
-    return k.fdiv(shape(a), shape(b))
+        return k.const(f.integer, 0)
+    one, minus_one = k.const(f.integer, 1), k.const(f.integer, -1)
+    # The last bit says that something is left, so that only true ties look like one.
+    side = k.max(k.min(exact.remainder, one), minus_one)
+    wide = m.word(exact.q + exact.q + side)
+    drop = (2 - f.bias) - k.sar(exponent, f.mantissa_bits)
+    drop = k.min(m.word(drop), k.const(f.word, f.mantissa_bits + 4))
+    half = (k.const(f.word, 1) << drop) >> 1
+    odd = (wide >> drop) & 1
+    return m.integer((wide + (half - 1) + odd) >> drop)
 
 
 def recip(m: FloatMath, x: Value) -> Value:
@@ -161,7 +167,7 @@ def _root(m: FloatMath, bits: Value) -> Value:
         odd, k.const(f.word, f.one + f.implicit_bit), k.const(f.word, f.one)
     )
     s = k.sqrt(m.real((bits & f.mantissa_mask) + offset))
-    q = m.integer(_whole(m, s))
+    q = _whole(m, s)
     radicand = m.integer(_significand(m, bits) << f.mantissa_bits)
     radicand = k.select(odd, radicand + radicand, radicand)
     remainder = radicand - q * q

@@ -31,7 +31,7 @@ def _extreme(
     k = m.k
     x, y = m.integer(m.bits(a)), m.integer(m.bits(b))
     chosen = k.select((x & y) < 0, negative(x, y), mixed(x, y))
-    largest = k.max(m.magnitude_bits(a), m.magnitude_bits(b))
+    largest = k.max(m.magnitude(a), m.magnitude(b))
     return k.select(largest > m.f.infinity, m.nan, m.real(m.word(chosen)))
 
 
