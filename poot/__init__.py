@@ -1,6 +1,6 @@
 """poot: JAX's programming model on any GPU with a Vulkan driver."""
 
-from poot import tree
+from poot import lax, numpy, tree
 from poot.core import errors
 from poot.core.graph import Graph
 from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
@@ -34,6 +34,8 @@ __all__ = [
     "errors",
     "evaluate",
     "jit",
+    "lax",
     "make_graph",
+    "numpy",
     "tree",
 ]
