@@ -530,6 +530,14 @@ def test_schedules_are_printed() -> None:
     assert "32-bit indices" in schedule
 
 
+def test_small_workgroups_suffice() -> None:
+    limits = {"max_workgroup_invocations": 16, "max_workgroup_size": (8, 16, 1)}
+    x = small((70_000,), np.int32)
+    graph = one_op(MUL, x, x)
+    assert kernel_of(graph, **limits).workgroup == (8, 1, 1)
+    assert_exact(graph, [x, x], limits)
+
+
 def test_huge_grids_are_folded() -> None:
     x = np.arange(70_001, dtype=np.int32)
     limits = {"max_workgroup_count": (7, 3, 65535)}

@@ -184,6 +184,7 @@ class _Describer:
         self.reads: list[BufferRange] = []
         self._refs: dict[ValueId, Ref] = {}
         self._buffers: dict[BufferRange, int] = {}
+        self._loads: dict[View, Ref] = {}
         self._runs: list[tuple[int, int]] | None = None
         self._rank = 0
         self._held = 0
@@ -311,7 +312,10 @@ class _Describer:
 
     def _operand(self, operand: View | Held) -> Ref:
         if isinstance(operand, View):
-            return self._load(operand)
+            found = self._loads.get(operand)
+            if found is None:
+                found = self._loads[operand] = self._load(operand)
+            return found
         given = Given(self._held)
         self._held += 1
         shape = self._merged(operand.type.shape)

@@ -44,5 +44,5 @@ def choose_lanes(dtypes: Iterable[DType], equations: int, total: int) -> int:
 
 def choose_schedule(info: DeviceInfo, lanes: int, total: int) -> PointwiseSchedule:
     """The workgroup and the chunks an invocation."""
-    workgroup = min(256 if total > 1 << 16 else 64, info.max_workgroup_invocations)
-    return PointwiseSchedule(lanes, workgroup)
+    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
+    return PointwiseSchedule(lanes, min(256 if total > 1 << 16 else 64, most))
