@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import poot
-from poot.core.errors import ArgumentError
+from poot.core.errors import ArgumentError, DTypeError
 
+X = np.array([1.0, 2.0], np.float32)
 Pair = namedtuple("Pair", "first second")
 
 
@@ -121,7 +122,7 @@ def test_jit_takes_and_returns_registered_containers() -> None:
         calls.append(layer.activation)
         return Layer(scaled.x**scaled.power * layer.weight, layer.bias, "done")
 
-    x = np.array([1.0, 2.0], np.float32)
+    x = X
     result = forward(Layer(x, 2.0, "relu"), Scaled(x, 2))
     assert isinstance(result, Layer) and result.activation == "done"
     np.testing.assert_array_equal(result.weight, x**3)
@@ -154,3 +155,7 @@ def test_messages_name_the_path_of_an_argument() -> None:
         step(1.0, rate=[object()])
     with pytest.raises(ArgumentError, match=r"argument params\.bias is a str"):
         step(Layer(1.0, "x"))
+    with pytest.raises(DTypeError, match=r"`step`: argument args\[1\]: dtype <U1 is"):
+        step(1.0, np.array(["a"]))
+    with pytest.raises(DTypeError, match=r"argument params\[1\]: dtype complex128"):
+        step((X, np.array([1j])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,8 @@ class VulkanBackend:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.info = device.info
+        # Each blocking use comes through here, so nothing stands between.
+        self.wait: Callable[[Any], None] = device.wait
 
     @property
     def devices(self) -> tuple[Any, ...]:
@@ -33,9 +36,6 @@ class VulkanBackend:
         out = np.empty(type.shape, type.dtype.numpy)
         self.device.download(cast(DeviceBuffer, buffer), out)
         return out
-
-    def wait(self, buffer: Buffer) -> None:
-        self.device.wait(cast(DeviceBuffer, buffer))
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         program = plan(graph, self.info, generic=generic)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from poot.core import dtypes
-from poot.core.errors import ArgumentError, RangeError
+from poot.core.errors import ArgumentError, DTypeError, PootError, RangeError
 from poot.core.types import TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
@@ -208,25 +208,44 @@ def take_apart(
 ) -> Call:
     """The signature of a call and its leaves; ArgumentError for a foreign leaf."""
     traced, named, static = parameters.split(function_name, args, kwargs)
-    leaves: Sequence[Any] = traced
-    kinds: tuple[Any, ...] = tuple(map(leaf_kind, traced))
-    if named or None in kinds:
-        leaves, tree = flatten((traced, named))
-        kinds = tuple(map(leaf_kind, leaves))
-    else:
-        tree = _flat_tree(len(traced))
+    try:
+        leaves, tree, kinds = _leaves(traced, named)
+    except DTypeError:
+        # An array of strings, say.
+        leaves, tree, kinds = *flatten((traced, named)), (None,)
     statics = tuple([(place, type(value), value) for place, value in static])
     signature = Signature(settings(), tree, kinds, statics, len(args))
     if None in kinds:
-        number = kinds.index(None)
-        path = parameters.paths(signature)[number]
-        raise ArgumentError(
-            f"`{function_name}`: argument {path} is a "
-            f"{type(leaves[number]).__name__}; takes arrays and numbers, and "
-            "containers of them. Mark it in static_argnums or static_argnames, or "
-            "register its class in poot.tree"
-        )
+        raise _refusal(function_name, leaves, parameters.paths(signature))
     return Call(signature, leaves)
+
+
+def _leaves(
+    traced: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Sequence[Any], TreeDef, tuple[Any, ...]]:
+    kinds = tuple(map(leaf_kind, traced))
+    if not named and None not in kinds:
+        return traced, _flat_tree(len(traced)), kinds
+    leaves, tree = flatten((traced, named))
+    return leaves, tree, tuple(map(leaf_kind, leaves))
+
+
+def _refusal(
+    function_name: str, leaves: Sequence[Any], paths: Sequence[str]
+) -> PootError:
+    """The error for the first leaf that can be no argument."""
+    for leaf, path in zip(leaves, paths, strict=True):
+        try:
+            kind = leaf_kind(leaf)
+        except DTypeError as error:
+            return DTypeError(f"`{function_name}`: argument {path}: {error}")
+        if kind is None:
+            return ArgumentError(
+                f"`{function_name}`: argument {path} is a {type(leaf).__name__}; takes "
+                "arrays and numbers, and containers of them. Mark it in static_argnums "
+                "or static_argnames, or register its class in poot.tree"
+            )
+    raise AssertionError
 
 
 @functools.cache
