@@ -9,11 +9,9 @@ from operator import attrgetter
 from typing import Any, overload
 from weakref import WeakSet
 
-from poot.core.errors import ArgumentError
+from poot.core.errors import ArgumentError, DTypeError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
-from poot.interpreters.array import Array
-from poot.interpreters.aval import Aval
 from poot.interpreters.config import Settings, settings
 from poot.interpreters.eager import EAGER
 from poot.interpreters.promotion import as_value
@@ -21,6 +19,7 @@ from poot.interpreters.pytree import flatten, unflatten
 from poot.interpreters.signature import (
     Parameters,
     Signature,
+    leaf_kind,
     put_together,
     take_apart,
 )
@@ -42,23 +41,31 @@ class JitFunction:
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
         self._parameters = parameters
-        self._has_statics = bool(parameters.static_numbers or parameters.static_names)
         self._compiled: dict[Signature, Compiled] = {}
-        self._by_avals: dict[tuple[Settings, tuple[Aval, ...]], Compiled] = {}
+        self._by_kinds: dict[tuple[Settings, tuple[Any, ...]], Compiled] = {}
         self._lock = threading.RLock()
         _jitted.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        compiled = None
         if not kwargs and current() is EAGER:
             try:
-                compiled = self._by_avals.get((settings(), tuple(map(_aval, args))))
+                kinds = tuple(map(_aval, args))
             except AttributeError:
-                # An argument that is no array has no aval.
-                compiled = None
-        if compiled is None:
-            return self._call(args, kwargs)
-        return compiled.run_arrays(args)
+                # Not arrays alone.
+                return self._call_leaves(args)
+            compiled = self._by_kinds.get((settings(), kinds))
+            if compiled is not None:
+                return compiled.run_arrays(args)
+        return self._call(args, kwargs)
+
+    def _call_leaves(self, args: tuple[Any, ...]) -> Any:
+        """A call whose arguments may be leaves themselves, numbers say."""
+        try:
+            kinds = tuple(map(leaf_kind, args))
+        except DTypeError:
+            return self._call(args, {})
+        compiled = self._by_kinds.get((settings(), kinds))
+        return self._call(args, {}) if compiled is None else compiled.run(args)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current() is not EAGER or settings().disable_jit:
@@ -69,11 +76,11 @@ class JitFunction:
             for leaf in call.leaves:
                 require_concrete(self._name, leaf)
             compiled = self._compile(call.signature)
-        result = compiled.run(call.leaves)
-        # The tree of such a call is known from the number of its arguments.
-        if not (kwargs or self._has_statics) and _all_arrays(args):
-            self._by_avals[settings(), tuple(map(_aval, args))] = compiled
-        return result
+        if call.leaves is args and not kwargs:
+            # Such a call is known by the kinds of its arguments alone.
+            key = call.signature.settings, call.signature.kinds
+            self._by_kinds[key] = compiled
+        return compiled.run(call.leaves)
 
     def _compile(self, signature: Signature) -> Compiled:
         with self._lock:
@@ -114,7 +121,7 @@ class JitFunction:
         """Forget what was traced and compiled."""
         with self._lock:
             self._compiled.clear()
-            self._by_avals.clear()
+            self._by_kinds.clear()
 
     @property
     def cache_size(self) -> int:
@@ -146,10 +153,6 @@ class BoundJitFunction:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments."""
         return self._jitted.lower(self._instance, *args, **kwargs)
-
-
-def _all_arrays(args: tuple[Any, ...]) -> bool:
-    return all(type(arg) is Array for arg in args)
 
 
 @overload
