@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from poot.interpreters import arithmetic, contraction, reductions, rounding, shaping
 from poot.interpreters.indexing import getitem
@@ -11,19 +11,22 @@ from poot.interpreters.promotion import is_operand
 from poot.interpreters.value import AbstractValue
 
 
-def _operator(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+R = TypeVar("R")
+
+
+def _operator(function: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
     """The method of a binary operator, which leaves foreign operands to their type."""
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Any, other: Any) -> R:
         return function(self, other) if is_operand(other) else NotImplemented
 
     return method
 
 
-def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _reflected(function: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
     """The method of the same operator with the value on the right."""
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Any, other: Any) -> R:
         return function(other, self) if is_operand(other) else NotImplemented
 
     return method
@@ -67,8 +70,9 @@ class Value(AbstractValue):
     __rlshift__ = _reflected(arithmetic.left_shift)
     __rshift__ = _operator(arithmetic.right_shift)
     __rrshift__ = _reflected(arithmetic.right_shift)
-    __eq__ = _operator(arithmetic.equal)
-    __ne__ = _operator(arithmetic.not_equal)
+    # Python's own == gives a bool; this one gives an array of them.
+    __eq__ = _operator(arithmetic.equal)  # type: ignore[arg-type]
+    __ne__ = _operator(arithmetic.not_equal)  # type: ignore[arg-type]
     __lt__ = _operator(arithmetic.less)
     __le__ = _operator(arithmetic.less_equal)
     __gt__ = _operator(arithmetic.greater)
