@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from poot.core.graph import Graph
-from poot.core.ops.shape import Reshape
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import POINTWISE, recompute_costs
 from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
 from poot.lowering.passes.groups import Group, join, open_group, refusal
-from poot.lowering.passes.regions import Region, emit_regions, static_layouts
+from poot.lowering.passes.regions import Region, emit_regions
 from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_siblings
 from poot.lowering.passes.units import Units, place_between
 
@@ -33,7 +32,6 @@ class _Walk:
         self.units = Units(graph)
         self.groups: list[Group] = []
         self.cheap = recompute_costs(graph)
-        self.layouts = static_layouts(graph)
 
     def run(self) -> None:
         for index in reversed(range(len(self.graph.eqns))):
@@ -47,15 +45,6 @@ class _Walk:
             self.graph.type(value).size for value in values
         )
 
-    def _is_free_view(self, index: int) -> bool:
-        """Whether readers find the result in place, without a launch."""
-        eqn = self.graph.eqns[index]
-        if eqn.out not in self.layouts:
-            return False
-        if eqn.out not in self.units.kept:
-            return True
-        return isinstance(eqn.op, Reshape) and self.layouts[eqn.out].is_dense
-
     def _visit(self, index: int) -> None:
         out = self.graph.eqns[index].out
         readers = self.units.holding_users(out)
@@ -66,8 +55,8 @@ class _Walk:
         elif out in self.cheap and homes:
             done = self._repeat(index, homes, outside)
         else:
-            done = not self._is_free_view(index) and self._share(index, homes)
-        if not done and not self._is_free_view(index):
+            done = not self.units.is_free(index) and self._share(index, homes)
+        if not done and not self.units.is_free(index):
             self.groups.append(open_group(self.units, index))
 
     def _absorb(self, index: int, home: Group) -> bool:
@@ -129,7 +118,7 @@ def _fuse_pointwise(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     walk = _Walk(graph, log)
     walk.run()
     groups = join_siblings(walk.units, walk.groups, log)
-    regions = [Region(walk.units, group, walk.layouts) for group in groups]
+    regions = [Region(walk.units, group) for group in groups]
     return emit_regions(graph, walk.units, regions)
 
 

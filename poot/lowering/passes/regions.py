@@ -11,26 +11,9 @@ from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
 from poot.core.ops.shape import Broadcast
-from poot.lowering.passes.cost import ELEMENTWISE, VIEWS
+from poot.lowering.passes.cost import ELEMENTWISE
 from poot.lowering.passes.groups import Group
 from poot.lowering.passes.units import MOST_OPERANDS, Unit, Units
-from poot.lowering.plan.layout import Layout, view_layout
-
-
-def static_layouts(graph: Graph) -> dict[ValueId, Layout]:
-    """The layout of each view op's result that stands in its operand's buffer.
-
-    What other ops compute is taken to be dense.
-    """
-    found: dict[ValueId, Layout] = {}
-    for eqn in graph.eqns:
-        if not isinstance(eqn.op, VIEWS) or isinstance(eqn.inputs[0], Scalar):
-            continue
-        source = found.get(eqn.inputs[0], Layout.dense(graph.type(eqn.inputs[0]).shape))
-        layout = view_layout(eqn.op, source)
-        if layout is not None:
-            found[eqn.out] = layout
-    return found
 
 
 @dataclass(slots=True)
@@ -39,7 +22,6 @@ class Region:
 
     units: Units
     group: Group
-    layouts: Mapping[ValueId, Layout]
     members: list[int] = field(init=False)
     operands: list[ValueId] = field(init=False)
 
@@ -87,7 +69,7 @@ class Region:
         self, index: int, inside: set[int], readers: Mapping[ValueId, set[int]]
     ) -> bool:
         eqn = self.units.graph.eqns[index]
-        if eqn.outs[0] not in self.layouts or eqn.out in self.group.results:
+        if eqn.outs[0] not in self.units.layouts or eqn.out in self.group.results:
             return False
         source = eqn.inputs[0]
         assert not isinstance(source, Scalar)

@@ -190,10 +190,7 @@ class Growth:
         """The position of the first reader outside, the candidate aside."""
         readers = self._readers.get(value)
         if readers is None:
-            users = self.units.users.get(value, ())
-            readers = _Readers(
-                sorted((self.units.writer[user].position, user) for user in users)
-            )
+            readers = _Readers(self.units.readers(value))
             self._readers[value] = readers
         return readers.first_outside(self.group.inside, candidate)
 

@@ -54,7 +54,12 @@ class RowRegion:
     def _base(self, value: ValueId) -> ValueId:
         """The value of which `value` is only another shape."""
         while value in self.units.makers:
-            eqn = self.graph.eqns[self.units.makers[value]]
+            maker = self.units.makers[value]
+            eqn = self.graph.eqns[maker]
+            holder = self.units.writer[maker]
+            # Within another group the operand may not be stored.
+            if holder.is_open and holder is not self.group:
+                break
             if not isinstance(eqn.op, Reshape) or isinstance(eqn.inputs[0], Scalar):
                 break
             value = eqn.inputs[0]

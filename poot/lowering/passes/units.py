@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from poot.core.dtypes import Scalar
-from poot.core.equation import ValueId
+from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
+from poot.lowering.passes.views import free_views, static_layouts
 
 # Pointers of one kernel: operands and results each.
 MOST_OPERANDS = 28
@@ -36,13 +37,19 @@ class Unit:
 
 
 class Units:
-    """The units of a graph: at first each equation is one."""
+    """The units of a graph: at first each equation is one.
+
+    Views that cost nothing have no place in the order while they are outside of open
+    units: who reads one reads what it is a view of.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.makers = graph.definitions()
         self.users = graph.uses()
         self.kept = frozenset(output.value for output in graph.outputs)
+        self.layouts = static_layouts(graph)
+        self._free = free_views(graph, self.layouts)
         lone = [self._lone(index) for index in range(len(graph.eqns))]
         # The unit that writes the results of an equation, and all that compute it.
         self.writer: list[Unit] = lone
@@ -54,10 +61,17 @@ class Units:
         return Unit([index], index, [index], operands, dict.fromkeys(eqn.outs))
 
     @staticmethod
-    def values(operands: Iterable[object]) -> list[ValueId]:
+    def values(operands: Iterable[Operand]) -> list[ValueId]:
         """The operands that are values, once each."""
         found = dict.fromkeys(o for o in operands if not isinstance(o, Scalar))
-        return list(found)  # type: ignore[arg-type]
+        return list(found)
+
+    def is_free(self, index: int) -> bool:
+        """Whether the equation is a view that needs no launch of its own."""
+        return index in self._free
+
+    def _floats(self, index: int) -> bool:
+        return index in self._free and not self.writer[index].is_open
 
     def holding_users(self, value: ValueId) -> list[Unit]:
         """The units that read a value, once each."""
@@ -66,22 +80,51 @@ class Units:
             found.update(dict.fromkeys(self.holders[user]))
         return list(found)
 
+    def readers(self, value: ValueId) -> list[tuple[int, int]]:
+        """Position and number of the equations that read a value or a view of it."""
+        found: dict[int, int] = {}
+        values = [value]
+        for viewed in values:
+            for user in self.users.get(viewed, ()):
+                holders = self.holders[user]
+                if any(holder.is_open or not self._floats(user) for holder in holders):
+                    found[user] = min(holder.position for holder in holders)
+                if self._floats(user):
+                    values.extend(self.graph.eqns[user].outs)
+        return sorted((position, user) for user, position in found.items())
+
     def ready(self, operands: Iterable[ValueId], *inside: Unit) -> int:
-        """The last position at which one of the operands is written elsewhere."""
+        """The last position at which one of the operands is written elsewhere.
+
+        Past all positions if an operand is a view, made outside, of what is inside.
+        """
         last = -1
         for operand in operands:
-            maker = self.makers.get(operand)
-            if maker is not None and self.writer[maker] not in inside:
+            value = operand
+            maker = self.makers.get(value)
+            while (
+                maker is not None
+                and self._floats(maker)
+                and self.writer[maker] not in inside
+            ):
+                value = self.values(self.graph.eqns[maker].inputs)[0]
+                maker = self.makers.get(value)
+            if maker is None:
+                continue
+            if self.writer[maker] not in inside:
                 last = max(last, self.writer[maker].position)
+            elif value != operand:
+                return len(self.graph.eqns)
         return last
 
     def due(self, results: Iterable[ValueId], *inside: Unit) -> int:
         """The first position at which one of the results is read elsewhere."""
         first = len(self.graph.eqns)
         for result in results:
-            for user in self.holding_users(result):
-                if user not in inside:
-                    first = min(first, user.position)
+            for _, user in self.readers(result):
+                for holder in self.holders[user]:
+                    if holder not in inside:
+                        first = min(first, holder.position)
         return first
 
 
