@@ -161,22 +161,37 @@ def padded(token_ids: list[list[int]], rows: int, length: int):
     return ids, mask
 
 
-def embed_all(model: Model, texts: list[str]) -> tuple[np.ndarray, list[float]]:
-    """Unit vectors of `texts`, and the seconds that each batch took."""
+def batches(model: Model, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Ids and mask of `texts`, cut into batches of one shape."""
     token_ids = [encoding.ids for encoding in model.tokenizer.encode_batch(texts)]
     longest = max(len(tokens) for tokens in token_ids)
     length = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    return [
+        padded(token_ids[start : start + BATCH], BATCH, length)
+        for start in range(0, len(texts), BATCH)
+    ]
+
+
+def embed_batch(model: Model, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Unit vectors of one batch, as one call on the device."""
+    vectors = embed(
+        model.params, ids, mask, heads=model.heads, eps=model.layer_norm_eps
+    )
+    return np.asarray(vectors)
+
+
+def embed_all(model: Model, texts: list[str]) -> tuple[np.ndarray, list[float]]:
+    """Unit vectors of `texts`, and the seconds of each call.
+
+    The first batch runs twice, so that one call is left that compiles nothing.
+    """
+    work = batches(model, texts)
     parts, seconds = [], []
-    for start in range(0, len(texts), BATCH):
-        rows = token_ids[start : start + BATCH]
-        ids, mask = padded(rows, BATCH, length)
+    for ids, mask in (work[0], *work):
         began = time.perf_counter()
-        vectors = embed(
-            model.params, ids, mask, heads=model.heads, eps=model.layer_norm_eps
-        )
-        parts.append(np.asarray(vectors)[: len(rows)])
+        parts.append(embed_batch(model, ids, mask))
         seconds.append(time.perf_counter() - began)
-    return np.concatenate(parts), seconds
+    return np.concatenate(parts[1:])[: len(texts)], seconds
 
 
 def sentences(markdown: str) -> list[str]:
@@ -187,20 +202,18 @@ def sentences(markdown: str) -> list[str]:
     for paragraph in re.split(r"\n\s*\n", prose):
         for item in re.split(r"^\s*[-*] ", paragraph, flags=re.MULTILINE):
             plain = re.sub(r"[`*]|\[|\]\([^)]*\)", "", " ".join(item.split()))
-            found += re.split(r"(?<=[.!?:]) (?=[A-Z])", plain)
+            found += re.split(r"(?<=[.!?:;]) ", plain)
     return [sentence for sentence in found if len(sentence.split()) >= 4]
 
 
 def search(model: Model, questions: list[str], corpus: list[str]) -> None:
     """Print the best matches of each question, and how long the batches took."""
     vectors, seconds = embed_all(model, questions + corpus)
-    device = poot.devices()[0]
-    print(f"device   {device}")
-    print(f"corpus   {len(corpus)} sentences, batches of {BATCH}")
-    print(f"first    {seconds[0]:.3f} s (trace, compile and run one batch)")
-    if len(seconds) > 1:
-        steady = sorted(seconds[1:])[(len(seconds) - 1) // 2]
-        print(f"steady   {steady:.3f} s a batch, {BATCH / steady:.1f} sentences/s")
+    first, *steady = seconds
+    print(f"device   {poot.devices()[0]}")
+    print(f"corpus   {len(corpus)} sentences, in batches of {BATCH}")
+    print(f"first    {first:.3f} s (trace, compile and run one batch)")
+    print(f"steady   {np.median(steady):.3f} s a batch")
     asked, known = vectors[: len(questions)], vectors[len(questions) :]
     scores = np.asarray(jnp.matmul(jnp.asarray(asked), jnp.asarray(known).T))
     for question, row in zip(questions, scores, strict=True):
