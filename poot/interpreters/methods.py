@@ -10,7 +10,6 @@ from poot.interpreters.indexing import getitem
 from poot.interpreters.promotion import is_operand
 from poot.interpreters.value import AbstractValue
 
-
 R = TypeVar("R")
 
 
