@@ -58,7 +58,7 @@ class Quotient:
         # All ones where the remainder is more than half of the divisor.
         low = k.sar(divisor - (remainder + remainder), m.f.word.bits - 1)
         self.q = q + (step - low)
-        self.remainder = remainder + (low & divisor)
+        self.remainder = remainder - (low & divisor)
 
 
 def quotient(m: FloatMath, a: Value, b: Value) -> Value:
