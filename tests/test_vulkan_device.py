@@ -410,3 +410,27 @@ def test_the_process_ends_while_work_runs() -> None:
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_device_that_cannot_be_opened_leaves_nothing(
+    physical: PhysicalDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters: list[CallCounter] = []
+    make_table = binding.device_table
+
+    def failing(*arguments: Any) -> Any:
+        table = make_table(*arguments)
+        counters.append(CallCounter(table).__enter__())
+        pools, make = [], table.vkCreateCommandPool
+
+        def third_fails(*given: Any) -> int:
+            pools.append(given)
+            return -1 if len(pools) == 3 else make(*given)
+
+        table.vkCreateCommandPool = third_fails
+        return table
+
+    monkeypatch.setattr(binding, "device_table", failing)
+    with pytest.raises(MemoryError, match="vkCreateCommandPool"):
+        Device(physical)
+    assert counters[0].live == {"Device": -1}

@@ -64,6 +64,10 @@ class Context:
         self.table = _bytes(memory, 0, layout.slots_offset).cast("Q")
         self.slots = _bytes(memory, layout.slots_offset, layout.block_offset)
         self.packet = _bytes(readback, 0, layout.packet_bytes).cast("I")
+        # Cells of buffers without bytes, and witnesses that nobody writes, stay zero.
+        for buffer in (memory, readback):
+            if buffer.size_bytes:
+                buffer.host[:] = 0
         # What the table holds; nothing has address -1, so that each cell is written.
         self.cached = [-1] * len(self.table)
         self.submission = submission
@@ -71,8 +75,6 @@ class Context:
         # The number of the context to use after this one.
         self.following = 0
         self.value = 0
-        for index in range(len(self.packet)):
-            self.packet[index] = 0
 
 
 def _bytes(buffer: DeviceBuffer, low: int, high: int) -> memoryview[int]:

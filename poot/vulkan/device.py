@@ -8,6 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,24 @@ class Device:
         self._retired: deque[Resources] = deque()
         self._adopted: set[Resources] = set()
         self._collecting = threading.Lock()
+        self._pools: dict[MemoryType, Pool] = {}
+        with ExitStack() as parts:
+            self._open(parts, heap_bytes, cache_folder)
+            if "keeps_subnormals32" not in mask:
+                keeps = keeps_subnormals32(self)
+                self.info = self.info.masked(keeps_subnormals32=keeps)
+            self._parts = parts.pop_all()
+        _open_devices.add(self)
+
+    def _open(
+        self, parts: ExitStack, heap_bytes: int | None, cache_folder: Path | None
+    ) -> None:
+        """Make all that a device has, with what undoes it on `parts`."""
+        physical, layout = self.physical, self.physical.memory
+        instance = physical.instance.functions
         self.handle: int = _make_device(physical, self.info)
-        self.functions = binding.device_table(physical.instance.functions, self.handle)
+        self.functions = binding.device_table(instance, self.handle)
+        parts.callback(self.functions.vkDestroyDevice, self.handle, binding.NULL)
         assert physical.queue_family is not None
         self.queue = Queue(
             self.functions,
@@ -87,8 +104,15 @@ class Device:
             # A CPU driver needs the core that polling would take.
             polls=not self.info.is_cpu,
         )
-        self._pools: dict[MemoryType, Pool] = {}
-        layout = physical.memory
+        parts.callback(self.queue.close)
+        self.pipelines = Pipelines(
+            self.functions,
+            self.handle,
+            subgroup_size=_asked_subgroup_size(physical),
+            disk=DiskCache(cache_folder, _identity(physical)) if cache_folder else None,
+        )
+        parts.callback(self.pipelines.close)
+        parts.callback(self._close_pools)
         cap = self.info.heap_bytes if heap_bytes is None else heap_bytes
         self.arrays = self._pool(layout.arrays, cap, None)
         self.tables = self._pool(
@@ -100,15 +124,10 @@ class Device:
         self.transfers = Transfers(
             self.queue, self.handle, self._source(layout.readback)
         )
-        self.pipelines = Pipelines(
-            self.functions,
-            self.handle,
-            subgroup_size=_asked_subgroup_size(physical),
-            disk=DiskCache(cache_folder, _identity(physical)) if cache_folder else None,
-        )
-        _open_devices.add(self)
-        if "keeps_subnormals32" not in mask:
-            self.info = self.info.masked(keeps_subnormals32=keeps_subnormals32(self))
+        parts.callback(self.transfers.close)
+        parts.callback(self._close_resources)
+        # On a lost device the wait fails at once, and what follows is allowed still.
+        parts.callback(self.functions.vkDeviceWaitIdle, self.handle)
 
     def __repr__(self) -> str:
         info = self.info
@@ -229,22 +248,23 @@ class Device:
         if not self.handle:
             return
         _open_devices.discard(self)
-        handle, self.handle = self.handle, 0
+        self.handle = 0
         if self.queue.abandoned:
             return
-        # On a lost device the wait fails at once, and what follows is allowed still.
-        if self.functions.vkDeviceWaitIdle(handle) == binding.SUCCESS:
+        if self.queue.failure is None:
             self.pipelines.save()
+        self._parts.close()
+
+    def _close_resources(self) -> None:
+        """Free what executables hold, whoever still has them."""
         for resources in self._adopted:
             resources.close()
         self._adopted.clear()
         self._retired.clear()
-        self.transfers.close()
+
+    def _close_pools(self) -> None:
         for pool in self._pools.values():
             pool.close()
-        self.pipelines.close()
-        self.queue.close()
-        self.functions.vkDestroyDevice(handle, binding.NULL)
 
     def _check_alive(self) -> None:
         if self.queue.failure is not None:

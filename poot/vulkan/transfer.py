@@ -43,7 +43,13 @@ class Transfers:
     def __init__(self, queue: Queue, device: int, source: BlockSource) -> None:
         self._queue = queue
         self._source = source
-        self._contexts = [_Context(queue, device) for _ in range(_CONTEXTS)]
+        self._contexts: list[_Context] = []
+        try:
+            for _ in range(_CONTEXTS):
+                self._contexts.append(_Context(queue, device))
+        except BaseException:
+            self.close()
+            raise
         # First in, first out: the context whose work is the oldest comes next.
         self._free: SimpleQueue[_Context] = SimpleQueue()
         for context in self._contexts:
