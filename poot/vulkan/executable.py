@@ -198,7 +198,7 @@ class Executable:
             return results, Completion(queue, 0, parents)
         completion = None
         while completion is None:
-            completion = self._submit(buffers, scalars, results, parents)
+            completion = self._submit(used, scalars, results, parents)
         value = completion.value
         for buffer in used:
             # Another thread may have used it later and come here before.
@@ -213,7 +213,7 @@ class Executable:
 
     def _submit(
         self,
-        buffers: Arguments,
+        used: Sequence[DeviceBuffer],
         scalars: Sequence[Any],
         results: Sequence[DeviceBuffer],
         parents: tuple[Completion, ...],
@@ -224,31 +224,43 @@ class Executable:
             context = self._contexts[self._turn]
             last = context.value
             if last <= queue.completed or last <= queue.poll():
-                cached, table = context.cached, context.table
-                for cell, index, offset in self._sources:
-                    address = buffers[index].address + offset  # type: ignore[union-attr]
-                    if cached[cell] != address:
-                        table[cell] = cached[cell] = address
-                for cell, index, offset in self._targets:
-                    address = results[index].address + offset
-                    if cached[cell] != address:
-                        table[cell] = cached[cell] = address
-                if self._pack is not None:
-                    self._pack(context.slots, scalars)
-                if context.completion is not None:
-                    context.completion.settle()
-                value = context.value = queue.submit_locked(
-                    context.submission, self.label
-                )
-                self._turn = context.following
-                if not self._witnesses:
-                    return Completion(queue, value, parents)
-                context.completion = Completion(
-                    queue, value, parents, self._witnesses, context.packet
-                )
-                return context.completion
+                return self._replay(context, used, scalars, results, parents)
         queue.wait(last)
         return None
+
+    def _replay(
+        self,
+        context: Context,
+        used: Sequence[DeviceBuffer],
+        scalars: Sequence[Any],
+        results: Sequence[DeviceBuffer],
+        parents: tuple[Completion, ...],
+    ) -> Completion:
+        """Write what changed of an idle context's memory and submit it."""
+        cached, table = context.cached, context.table
+        for cell, number, offset in self._sources:
+            address = used[number].address + offset
+            if cached[cell] != address:
+                table[cell] = cached[cell] = address
+        for cell, number, offset in self._targets:
+            address = results[number].address + offset
+            if cached[cell] != address:
+                table[cell] = cached[cell] = address
+        if self._pack is not None:
+            self._pack(context.slots, scalars)
+        if context.completion is not None:
+            # Its packet is about to be written anew.
+            context.completion.settle()
+        queue = self._queue
+        value = queue.submit_locked(context.submission, self.label)
+        context.value = value
+        self._turn = context.following
+        if not self._witnesses:
+            return Completion(queue, value, parents)
+        context.completion = Completion(
+            queue, value, parents, self._witnesses, context.packet
+        )
+        return context.completion
 
     def _make_results(self, buffers: Arguments) -> list[DeviceBuffer]:
         results = []
@@ -347,18 +359,21 @@ _Cell = tuple[int, int, int]
 def _dynamic_cells(
     plan: AddressPlan, program: Program
 ) -> tuple[list[_Cell], list[_Cell]]:
-    """The table cells that a call writes: (cell, input or result number, offset).
+    """The table cells that a call writes, for inputs and for results.
 
-    Buffers without bytes have no address; their cells stay zero.
+    Each is (cell, number, offset), where the number is that of the result, or of the
+    input among those that `_needed` lists. Buffers without bytes have no address;
+    their cells stay zero.
     """
+    numbers = {index: number for number, (index, _) in enumerate(_needed(program))}
     sources: list[_Cell] = []
     targets: list[_Cell] = []
     for cell, ((space, index), offset) in enumerate(plan.entries):
         if space is Space.RESULT:
             if program.results[index].type.size:
                 targets.append((cell, index, offset))
-        elif space in TABLE_SPACES and program.inputs[index].size:
-            sources.append((cell, index, offset))
+        elif space in TABLE_SPACES and index in numbers:
+            sources.append((cell, numbers[index], offset))
     return sources, targets
 
 

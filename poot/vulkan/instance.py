@@ -92,12 +92,12 @@ class Instance:
         return wanted + ([_DEBUG_UTILS] if validate else [])
 
     def _listen(self) -> None:
-        @ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT")  # type: ignore[untyped-decorator]
         def collect(severity: int, kinds: int, data: Any, user: Any) -> int:
             self.messages.append(binding.text(data.pMessage))
             return 0
 
-        self._callback = collect
+        # Must live as long as the messenger.
+        self._callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", collect)
         info = binding.struct(
             "VkDebugUtilsMessengerCreateInfoEXT",
             messageSeverity=VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT
@@ -105,7 +105,7 @@ class Instance:
             messageType=VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT
             | VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT
             | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
-            pfnUserCallback=collect,
+            pfnUserCallback=self._callback,
         )
         messenger = ffi.new("VkDebugUtilsMessengerEXT *")
         create = self.functions.vkCreateDebugUtilsMessengerEXT
