@@ -30,7 +30,7 @@ from poot.vulkan.memory_types import (
 )
 from poot.vulkan.physical import PhysicalDevice
 from tests import vulkan_programs
-from tests.vulkan_programs import add_program, chain_program, fetch, floats
+from tests.vulkan_programs import UNPROBED, add_program, chain_program, fetch, floats
 
 clean_validation = vulkan_programs.clean_validation
 device = vulkan_programs.device
@@ -134,7 +134,7 @@ def test_memory_types_of_a_discrete_gpu() -> None:
 
 
 def capped(physical: PhysicalDevice, heap_bytes: int) -> Device:
-    return Device(physical, mask={"keeps_subnormals32": False}, heap_bytes=heap_bytes)
+    return Device(physical, mask=UNPROBED, heap_bytes=heap_bytes)
 
 
 def test_buffers_are_aligned_and_apart(device: Device) -> None:
@@ -168,9 +168,7 @@ def test_dropped_buffers_are_reused_and_counted(device: Device) -> None:
 
 
 def test_an_allocation_beyond_the_device_limit(physical: PhysicalDevice) -> None:
-    limited = Device(
-        physical, mask={"keeps_subnormals32": False, "max_allocation_bytes": MIB}
-    )
+    limited = Device(physical, mask={**UNPROBED, "max_allocation_bytes": MIB})
     limited.allocate(MIB)
     with pytest.raises(LimitError, match=rf"{2 * MIB} bytes .* at most {MIB}"):
         limited.allocate(2 * MIB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,12 @@ from poot.vulkan.memory_types import DEVICE_LOCAL, MemoryLayout, MemoryType
 from poot.vulkan.physical import PhysicalDevice, physical_devices
 
 LANES = 64
+# For devices that need not know what a kernel run on them would tell, and start bare.
+UNPROBED = {
+    field.name: field.default
+    for field in fields(DeviceInfo)
+    if field.name in ("keeps_subnormals32", "exact_division32")
+}
 
 
 @functools.cache
@@ -78,7 +84,7 @@ def device() -> Device:
 @pytest.fixture
 def own_device() -> Iterator[Device]:
     """A device of the test's own, to break."""
-    made = Device(the_physical(), mask={"keeps_subnormals32": False})
+    made = Device(the_physical(), mask=UNPROBED)
     yield made
     made.close()
 
@@ -92,7 +98,7 @@ def split_device() -> Iterator[Device]:
     memory = MemoryLayout(hidden, physical.memory.tables, physical.memory.readback)
     made = Device(
         replace(physical, memory=memory),
-        mask={"unified_memory": False, "keeps_subnormals32": False},
+        mask={**UNPROBED, "unified_memory": False},
     )
     yield made
     made.close()
