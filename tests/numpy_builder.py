@@ -46,7 +46,7 @@ class Quality(enum.Enum):
     """How good the device's division and square root are."""
 
     EXACT = "exact"
-    RECIPROCAL = "reciprocal"  # a * (1/b), as lavapipe divides
+    RECIPROCAL = "reciprocal"  # a * (1/b), with both operations exact
     ROUGH = "rough"  # up to Vulkan's 2.5 ulp off
 
 
@@ -58,9 +58,12 @@ class NumpyBuilder:
         *,
         keeps_subnormals: bool = True,
         quality: Quality = Quality.RECIPROCAL,
+        trusted: bool = False,
         seed: int = 0,
     ) -> None:
-        self.info = DeviceInfo(keeps_subnormals32=keeps_subnormals)
+        self.info = DeviceInfo(
+            keeps_subnormals32=keeps_subnormals, exact_division32=trusted
+        )
         self.quality = quality
         self.operations = 0
         self._random = np.random.default_rng(seed)

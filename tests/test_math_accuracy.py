@@ -14,8 +14,8 @@ from poot.core.ops.elementwise import BinaryOp, UnaryOp
 from tests.math_sweep import BINARY, UNARY, Function, sweep
 from tests.numpy_builder import Quality
 
-# A device that keeps subnormals and divides as lavapipe does, and one that flushes
-# them and is as bad as Vulkan allows.
+# A device that keeps subnormals and divides well, and one that flushes them and
+# divides as badly as Vulkan allows.
 DEVICES = [(True, Quality.RECIPROCAL), (False, Quality.ROUGH)]
 _SLOW_REFERENCE = (UnaryOp.ERF, UnaryOp.ERFC)
 

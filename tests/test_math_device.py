@@ -17,8 +17,9 @@ from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.opcodes import Glsl, Op
 from poot.lowering.spirv.types import F32
 from poot.lowering.spirv.value import Value
+from poot.vulkan.probe_division import hard_quotients, hard_squares
 from tests import spirv_val
-from tests.kernel_harness import device, one_op, run_graph
+from tests.kernel_harness import device, one_op, oracle, run_graph
 from tests.math_sweep import BINARY, UNARY, Function, compute, errors, pairs, points
 from tests.numerics import Array, assert_same_bits
 from tests.numpy_builder import NumpyBuilder, Quality
@@ -53,7 +54,9 @@ def test_the_device_computes_what_numpy_does(function: Function, dtype: DType) -
         pytest.skip(f"{info.name} has no 64-bit types")
     xs = operands(function, dtype)
     keeps = info.keeps_subnormals32
-    k = NumpyBuilder(keeps_subnormals=keeps, quality=Quality.EXACT)
+    k = NumpyBuilder(
+        keeps_subnormals=keeps, quality=Quality.EXACT, trusted=info.exact_division32
+    )
     expected = compute(k, function, dtype, *xs)
     got = run(function, xs)
     if info.is_cpu:
@@ -62,6 +65,34 @@ def test_the_device_computes_what_numpy_does(function: Function, dtype: DType) -
     wide = np.longdouble if dtype is dtypes.float64 else np.float64
     distance = errors(got, expected.astype(wide), dtype, keeps)
     assert distance.max() <= _INEXACT_DIVISION_ULPS
+
+
+def test_the_probe_tells_exact_division() -> None:
+    """Its cases catch results that are wrong once in 2^16 times on random operands."""
+    dividend, divisor = hard_quotients(1 << 12)
+    with np.errstate(all="ignore"):
+        exact = dividend / divisor
+        by_inverse = dividend * (np.float32(1) / divisor)
+        wide = dividend.astype(np.float64) / divisor
+        nearly = (wide * (1 + 2.0**-40)).astype(
+            np.float32
+        )  # off by 2^-16 ulp before the last rounding
+    ordinary = slice(0, 1 << 11)
+    assert np.mean(by_inverse[ordinary] != exact[ordinary]) > 0.3
+    assert np.mean(nearly[ordinary] != exact[ordinary]) > 0.3
+    roots = hard_squares(1 << 12)[6:]
+    off = np.sqrt(roots.astype(np.float64)) * (1 + 2.0**-40)
+    assert np.mean(off.astype(np.float32) != np.sqrt(roots)) > 0.3
+
+
+def test_untrusted_division_is_exact_on_the_device() -> None:
+    """Where the device divides exactly, this is what the longer way must give too."""
+    for op in (BinaryOp.DIV, UnaryOp.SQRT, UnaryOp.RECIP):
+        (function,) = (f for f in FUNCTIONS if f.op is op)
+        xs = operands(function, dtypes.float32)
+        graph = one_op(Unary(op) if isinstance(op, UnaryOp) else Binary(op), *xs)
+        (got,) = run_graph(graph, xs, {"exact_division32": False})
+        assert_same_bits(got, oracle(graph, xs)[0], op.name)
 
 
 # --- the code ---------------------------------------------------------------

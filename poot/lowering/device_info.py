@@ -71,6 +71,9 @@ class DeviceInfo:
     # Whether f32 arithmetic keeps subnormals. Asked of the device by a probe kernel,
     # since drivers may flush or keep them without saying so.
     keeps_subnormals32: bool = False
+    # Whether f32 division and square root round correctly, although Vulkan asks for
+    # less. Asked of the device by a probe kernel too.
+    exact_division32: bool = False
 
     @property
     def is_cpu(self) -> bool:

@@ -35,6 +35,7 @@ from poot.vulkan.physical import (
 )
 from poot.vulkan.pipelines import Pipelines
 from poot.vulkan.probe import keeps_subnormals32
+from poot.vulkan.probe_division import divides_exactly32
 from poot.vulkan.queue import Queue
 from poot.vulkan.transfer import Bytes, Transfers
 
@@ -84,6 +85,9 @@ class Device:
             if "keeps_subnormals32" not in mask:
                 keeps = keeps_subnormals32(self)
                 self.info = self.info.masked(keeps_subnormals32=keeps)
+            if "exact_division32" not in mask:
+                exact = divides_exactly32(self)
+                self.info = self.info.masked(exact_division32=exact)
             self._parts = parts.pop_all()
         _open_devices.add(self)
 

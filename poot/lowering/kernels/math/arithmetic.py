@@ -88,7 +88,7 @@ class Pair:
 class FloatMath:
     """A builder and a float format: what the functions of this package work with."""
 
-    __slots__ = ("f", "k", "keeps_subnormals", "single")
+    __slots__ = ("divides_exactly", "f", "k", "keeps_subnormals", "single")
 
     def __init__(self, k: KernelBuilder, f: FloatFormat) -> None:
         self.k = k
@@ -96,6 +96,8 @@ class FloatMath:
         self.single = f is SINGLE
         # No device is known that flushes those of f64.
         self.keeps_subnormals = not self.single or k.info.keeps_subnormals32
+        # Whether the device's own division and square root are correctly rounded.
+        self.divides_exactly = self.single and k.info.exact_division32
 
     # --- constants ----------------------------------------------------------
 

@@ -3,6 +3,7 @@
 The device's division and square root give a first estimate (Vulkan allows 2.5 ulp and
 more). The exact remainder fits an integer of the float's size, since wrapping
 arithmetic loses only bits that cancel; from it follows the correctly rounded result.
+A device that was found to divide exactly is taken at its word.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Quotient:
 
 def quotient(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, for positive a and b with a normal quotient."""
+    if m.divides_exactly:
+        return m.k.fdiv(a, b)
     a_bits, b_bits = m.integer(m.bits(a)), m.integer(m.bits(b))
     a_fraction, b_fraction = _fraction(m, a_bits), _fraction(m, b_bits)
     exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
@@ -85,6 +88,8 @@ def _exponent(m: FloatMath, a: Value, b: Value, exact: Quotient) -> Value:
 def divide(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, with IEEE 754's special cases."""
     k, f = m.k, m.f
+    if m.divides_exactly:
+        return k.fdiv(a, b)
     sign = (m.bits(a) ^ m.bits(b)) & f.sign_bit
     a_bits, b_bits = _lifted(m, m.magnitude(a), m.magnitude(b))
     a_plain, b_plain = _is_plain(m, a_bits), _is_plain(m, b_bits)
@@ -146,6 +151,8 @@ def recip(m: FloatMath, x: Value) -> Value:
 def sqrt(m: FloatMath, x: Value) -> Value:
     """Correctly rounded."""
     k = m.k
+    if m.divides_exactly:
+        return k.sqrt(x)
     magnitude, shift = m.normal(x)
     root = _root(m, m.bits(magnitude))
     if m.keeps_subnormals:

@@ -1,0 +1,154 @@
+"""Whether the device divides and takes square roots exactly, asked by a kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poot.core.dtypes import float32
+from poot.core.types import TensorType
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.program import (
+    Access,
+    BufferRange,
+    Dispatch,
+    Kernel,
+    Program,
+    ResultSpec,
+    Space,
+)
+from poot.lowering.spirv.builder import KernelBuilder
+from poot.lowering.spirv.types import F32
+from poot.vulkan.executable import Executable
+
+if TYPE_CHECKING:
+    from poot.vulkan.device import Device
+
+Array = np.ndarray[Any, Any]
+
+_WORKGROUP = 64
+_GROUPS = 64
+_COUNT = _WORKGROUP * _GROUPS
+_MASK = (1 << 24) - 1
+
+
+def divides_exactly32(device: Device) -> bool:
+    """Whether f32 quotients and square roots are correctly rounded in hard cases."""
+    keeps = device.info.keeps_subnormals32
+    dividend, divisor = _without_subnormals(*hard_quotients(_COUNT), keeps=keeps)
+    radicand = hard_squares(_COUNT)
+    operands = device.upload(np.stack([dividend, divisor, radicand]))
+    executable = Executable(device, _program(device.info), [operands])
+    found = np.empty((2, _COUNT), np.float32)
+    try:
+        results, completion = executable.call([])
+        completion.wait()
+        for row, result in zip(found, results, strict=True):
+            device.download(result, row)
+    finally:
+        executable.close()
+    with np.errstate(all="ignore"):
+        expected = np.stack([dividend / divisor, np.sqrt(radicand)])
+    same = found.view(np.uint32) == expected.view(np.uint32)
+    return bool(np.all(same | (np.isnan(found) & np.isnan(expected))))
+
+
+def hard_quotients(count: int) -> tuple[Array, Array]:
+    """Operands whose quotients nearly lie midway between two floats; and special ones.
+
+    For an odd significand b there is a midpoint m with m b = 2^24 a + c for a small c:
+    then a / b is that midpoint but for c / (2^24 b).
+    """
+    random = np.random.default_rng(0)
+    b = random.integers(1 << 22, 1 << 23, 4 * count, np.uint64) * 2 + 1
+    c = random.integers(-4, 4, 4 * count) * 2 + 1
+    midpoint = ((c.astype(np.uint64) * _inverse(b)) & np.uint64(_MASK)) + (1 << 24)
+    a = (midpoint * b - c.astype(np.uint64)) >> np.uint64(24)
+    fits = np.flatnonzero(a < 1 << 24)[:count]
+    assert len(fits) == count
+    # Of every size, so that quotients overflow and become subnormal too.
+    exponents = random.integers(-140, 100, (2, count))
+    exponents[:, : count // 2] = -23
+    dividend, divisor = (
+        np.ldexp(significand[fits].astype(np.float32), exponent)
+        for significand, exponent in zip((a, b), exponents, strict=True)
+    )
+    special = np.array([0, -0.0, 1, np.inf, -np.inf, np.nan, 3e38, -2], np.float32)
+    pairs = np.stack(np.meshgrid(special, special)).reshape(2, -1)
+    dividend[-pairs.shape[1] :], divisor[-pairs.shape[1] :] = pairs
+    return dividend, divisor
+
+
+def hard_squares(count: int) -> Array:
+    """Numbers whose square roots nearly lie midway between two floats; special ones.
+
+    q^2 + q = 2^24 x + d for a small d: then the root of 2^24 x is q + 1/2, nearly.
+    """
+    random = np.random.default_rng(1)
+    d = (random.integers(-32, 32, 4 * count) * 2).astype(np.uint64)
+    q = random.integers(0, 2, 4 * count, np.uint64)  # either root modulo 2
+    for _ in range(5):  # Newton's steps double the number of right bits.
+        q = (q - (q * q + q - d) * _inverse(2 * q + 1)) & np.uint64(_MASK)
+    fits = np.flatnonzero(q >= 1 << 23)[:count]
+    assert len(fits) == count
+    x = ((q * q + q - d) >> np.uint64(24))[fits]
+    numbers: Array = np.ldexp(x.astype(np.float32), random.integers(-60, 50, count) * 2)
+    numbers[:6] = [0.0, -0.0, np.inf, -1.0, np.nan, 2.0]
+    return numbers
+
+
+def _inverse(odd: Array) -> Array:
+    """The inverse of odd numbers modulo 2^64."""
+    inverse: Array = odd  # right in three bits
+    for _ in range(5):
+        inverse = inverse * (2 - odd * inverse)
+    return inverse
+
+
+def _without_subnormals(
+    dividend: Array, divisor: Array, *, keeps: bool
+) -> tuple[Array, Array]:
+    """The operands with 1 / 1 for those that meet subnormals, unless these are kept."""
+    with np.errstate(all="ignore"):
+        numbers = np.stack([dividend, divisor, dividend / divisor])
+    tiny = (np.abs(numbers) < np.finfo(np.float32).tiny) & (numbers != 0)
+    # What a quotient was rounded up from may have been subnormal.
+    tiny[2] |= np.abs(numbers[2]) == np.finfo(np.float32).tiny
+    avoid = tiny.any(axis=0) & (not keeps)
+    one = np.float32(1)
+    return np.where(avoid, one, dividend), np.where(avoid, one, divisor)
+
+
+def _program(info: DeviceInfo) -> Program:
+    size = 4 * _COUNT
+    operands = tuple(BufferRange(Space.CONST, 0, k * size, size) for k in range(3))
+    results = tuple(BufferRange(Space.RESULT, k, 0, size) for k in range(2))
+    row = TensorType((_COUNT,), float32)
+    dispatch = Dispatch(
+        kernel=_kernel(info),
+        operands=(*operands, *results),
+        grid=(_GROUPS, 1, 1),
+        reads=operands,
+        writes=results,
+        label="probe of division",
+    )
+    return Program(
+        body=(dispatch,),
+        inputs=(),
+        results=(ResultSpec(row), ResultSpec(row)),
+        consts=(TensorType((3, _COUNT), float32),),
+    )
+
+
+def _kernel(info: DeviceInfo) -> Kernel:
+    k = KernelBuilder("probe_division", info, (_WORKGROUP, 1, 1))
+    names = ("dividend", "divisor", "radicand")
+    operands = [k.operand(name, Access.READ) for name in names]
+    quotient = k.operand("quotient", Access.WRITE, indirect=True)
+    root = k.operand("root", Access.WRITE, indirect=True)
+    index = k.workgroup_index() * _WORKGROUP + k.local_index()
+    a, b, x = (k.load(pointer, F32, index, _COUNT) for pointer in operands)
+    k.store(quotient, F32, index, k.fdiv(a, b), _COUNT)
+    k.store(root, F32, index, k.sqrt(x), _COUNT)
+    return k.finish()
