@@ -12,6 +12,7 @@ import numpy as np
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.ops.elementwise import BinaryOp, UnaryOp
+from poot.core.types import TensorType
 from poot.lowering.kernels.math import (
     form,
     loops,
@@ -20,7 +21,6 @@ from poot.lowering.kernels.math import (
 )
 from tests.numerics import Array, random_bits, rng_of, special_values
 from tests.numpy_builder import NumpyBuilder, Quality, numpy_iterate
-from tests.op_row import TensorType
 
 Domain = tuple[float, float]
 

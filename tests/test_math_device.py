@@ -10,6 +10,7 @@ import pytest
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
+from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.math import lower_binary, lower_unary
 from poot.lowering.program import Access, Kernel
@@ -21,7 +22,13 @@ from poot.vulkan.probe_division import hard_quotients, hard_squares
 from tests import spirv_val
 from tests.kernel_harness import device, one_op, oracle, run_graph
 from tests.math_sweep import BINARY, UNARY, Function, compute, errors, pairs, points
-from tests.numerics import Array, assert_same_bits
+from tests.numerics import (
+    Array,
+    assert_same_bits,
+    random_bits,
+    rng_of,
+    special_values,
+)
 from tests.numpy_builder import NumpyBuilder, Quality
 from tests.spirv_words import capabilities, count_glsl, read
 
@@ -93,6 +100,29 @@ def test_untrusted_division_is_exact_on_the_device() -> None:
         graph = one_op(Unary(op) if isinstance(op, UnaryOp) else Binary(op), *xs)
         (got,) = run_graph(graph, xs, {"exact_division32": False})
         assert_same_bits(got, oracle(graph, xs)[0], op.name)
+
+
+LOOPING = [
+    (BinaryOp.GCD, dtypes.int8),
+    (BinaryOp.GCD, dtypes.int32),
+    (BinaryOp.GCD, dtypes.uint64),
+    (BinaryOp.POW, dtypes.int16),
+    (BinaryOp.POW, dtypes.uint32),
+    (BinaryOp.POW, dtypes.int64),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype"), LOOPING, ids=str)
+def test_loops_of_integers(op: BinaryOp, dtype: DType) -> None:
+    rng = rng_of(f"{op}{dtype}")
+    if dtype.bits == 64 and not device().info.int64:
+        pytest.skip(f"{device().info.name} has no 64-bit integers")
+    special = special_values(dtype)
+    one, other = (x.ravel() for x in np.meshgrid(special, special))
+    a, b = (random_bits(rng, TensorType((1 << 10,), dtype)) for _ in range(2))
+    xs = [np.concatenate([one, a]), np.concatenate([other, b])]
+    graph = one_op(Binary(op), *xs)
+    assert_same_bits(run_graph(graph, xs)[0], oracle(graph, xs)[0], f"{op} {dtype}")
 
 
 # --- the code ---------------------------------------------------------------

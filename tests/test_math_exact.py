@@ -21,6 +21,7 @@ from poot.core.ops.elementwise import (
     UnaryOp,
 )
 from poot.core.oracle.evaluate import evaluate
+from poot.core.types import TensorType
 from poot.lowering.kernels.math import (
     cast,
     form,
@@ -50,7 +51,6 @@ from tests.numerics import (
     special_values,
 )
 from tests.numpy_builder import NumpyBuilder, Quality, numpy_iterate
-from tests.op_row import TensorType
 
 INTEGERS = [dtype for dtype in dtypes.ALL if dtype.is_integer]
 FLOATS = [dtype for dtype in dtypes.ALL if dtype.is_float]

@@ -188,7 +188,7 @@ class FloatMath:
         return self.integer(shifted - magic)
 
     def scale(self, x: Value, n: Value) -> Value:
-        """x * 2**n for x in [1/4, 4] and |n| <= 1.2 bias, rounded once."""
+        """x * 2**n, rounded once, for normal x not far from 1 and |n| <= 1.2 bias."""
         half = self.k.sar(n, 1)
         return x * self.power_of_two(half) * self.power_of_two(n - half)
 

@@ -6,11 +6,8 @@ from poot.lowering.kernels.math.arithmetic import FloatMath
 from poot.lowering.kernels.math.coefficients import ASIN, ATAN
 from poot.lowering.kernels.math.hyperbolic import odd_polynomial
 from poot.lowering.kernels.math.quotient import divide, quotient
+from poot.lowering.kernels.math.range_reduction import HALF_PI_HIGH, HALF_PI_LOW
 from poot.lowering.spirv.value import Value
-
-# pi/2 in two parts; the parts of pi are twice these.
-HALF_PI_HIGH = (1.5707963705062866, 1.5707963267948966)
-HALF_PI_LOW = (-4.371138828673793e-08, 6.123233995736766e-17)
 
 
 def _half_angle(m: FloatMath, a: Value) -> tuple[Value, Value]:
