@@ -114,7 +114,8 @@ class Fitter:
             return Reason.BOUNDARY
         if operand not in forms:
             return Fit(Form.ROW, ((operand, self.domain.shape(Form.FULL)),))
-        return Fit(Form.ROW) if forms[operand] is Form.FULL else Reason.OTHER_ROWS
+        is_full = forms[operand] is Form.FULL or self.domain.length == 1
+        return Fit(Form.ROW) if is_full else Reason.OTHER_ROWS
 
     def _fit_reshape(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
         """A change of axes that keeps rows apart is no change of the region's value."""

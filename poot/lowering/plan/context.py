@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
@@ -36,7 +36,8 @@ class PlanContext:
         graph: Graph,
         info: DeviceInfo,
         generic: bool = False,
-        homes: dict[ValueId, BufferRange] | None = None,
+        homes: Mapping[ValueId, BufferRange] | None = None,
+        stored: Collection[ValueId] = (),
     ) -> None:
         self.graph = graph
         self.info = info
@@ -47,6 +48,7 @@ class PlanContext:
         self.arena: list[int] = []
         self.label = ""
         self._homes = dict(homes or {})
+        self._stored = frozenset(stored)
         self._places: dict[ValueId, View] = {}
         self._dense: dict[ValueId, View] = {}
         # Values that stand for views of rules which plan a region of their own.
@@ -93,12 +95,9 @@ class PlanContext:
         """Record that a value stands in `view` already."""
         self._places[value] = view
 
-    def is_placed(self, value: ValueId) -> bool:
-        return value in self._places
-
-    def has_home(self, value: ValueId) -> bool:
-        """Whether the value has to be written to a place that was set beforehand."""
-        return value in self._homes
+    def is_stored(self, value: ValueId) -> bool:
+        """Whether the value needs a buffer of its own, were it but a view."""
+        return value in self._homes or value in self._stored
 
     def scratch(self, type: TensorType) -> View:
         """A dense buffer of the arena, live from its first to its last use."""

@@ -26,6 +26,8 @@ class Frame:
     inputs: dict[ValueId, BufferRange] = field(default_factory=dict)
     # Computed values that are written straight to where an output wants them.
     homes: dict[ValueId, BufferRange] = field(default_factory=dict)
+    # Computed values that may not be left as views of what is overwritten later.
+    stored: set[ValueId] = field(default_factory=set)
     # Copies to make before the first equation, and after the last one.
     early: list[tuple[ValueId, BufferRange]] = field(default_factory=list)
     late: list[tuple[ValueId, BufferRange]] = field(default_factory=list)
@@ -131,6 +133,7 @@ class _FrameMaker:
         ):
             frame.homes[base] = target
         else:
+            frame.stored.add(base)
             frame.late.append((base, target))
 
     def _take_result(self, value: ValueId) -> None:

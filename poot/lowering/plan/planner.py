@@ -22,7 +22,7 @@ def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Pr
     With `generic` kernels take sizes from metadata, so that one serves all shapes.
     """
     frame = make_frame(graph)
-    ctx = PlanContext(graph, info, generic, frame.homes)
+    ctx = PlanContext(graph, info, generic, frame.homes, frame.stored)
     _place_inputs(ctx, frame)
     moved = _copy_inputs(ctx, frame)
     for index, eqn in enumerate(graph.eqns):
@@ -77,7 +77,7 @@ def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
 
 def _as_view(ctx: PlanContext, eqn: Eqn) -> bool:
     """Let the result of a view op stand in its operand's buffer, if it may."""
-    if len(eqn.inputs) != 1 or ctx.has_home(eqn.outs[0]):
+    if len(eqn.inputs) != 1 or ctx.is_stored(eqn.outs[0]):
         return False
     source = ctx.view(eqn.inputs[0])
     if isinstance(source, Scalar):
