@@ -163,3 +163,19 @@ def test_tiles_fit_the_device():
     tiny = info.masked(max_shared_bytes=64, subgroup_arithmetic=False)
     with pytest.raises(LimitError, match="shared memory"):
         choose(512, 512, tiny)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "rows"), [(300, 202, 32), (45, 700, 16), (7, 5000, 8)]
+)
+def test_much_work_takes_many_rows_a_subgroup(m, n, rows):
+    info = device().info
+    if not info.is_cpu:
+        pytest.skip("subgroups share rows by broadcast on CPU devices only")
+    k = 331
+    assert choose(m, n, info, k).rows == rows
+    rng = np.random.default_rng(m)
+    a = small_integers(rng, (m, k), np.float32)
+    b = small_integers(rng, (k, n), np.float32)
+    (got,) = run_graph(matmul_graph(a, b), (a, b))
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))

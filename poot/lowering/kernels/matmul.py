@@ -26,13 +26,21 @@ from poot.lowering.kernels.contraction import (
 )
 from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
 from poot.lowering.kernels.contraction_io import needs_words
-from poot.lowering.kernels.contraction_lanes import lanes_groups, lanes_kernel
+from poot.lowering.kernels.contraction_lanes import (
+    depth_step,
+    lanes_groups,
+    lanes_kernel,
+)
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import Kernel
 
+# What a row costs by how many rows a subgroup computes, measured on lavapipe.
+_ROW_COSTS = {4: 2.46, 8: 1.31, 16: 0.87, 32: 0.66}
+# From so many products on a kernel of many rows pays.
+_MANY_PRODUCTS = 1 << 23
 # Up to so many rows or columns, each result is a dot product of its own.
 _DOT_ROWS = 2
 # Partial sums that one pass adds up.
@@ -60,20 +68,19 @@ class Schedule:
         spare = 256
         per_trip = {
             "dot": info.subgroup_size * CHUNK,
-            "lanes": CHUNK * info.subgroup_size // max(self.rows, 1),
+            "lanes": depth_step(max(self.rows, 1), info.subgroup_size),
             "tile": self.tile.depth,
         }[self.kind]
         trips = info.max_loop_trips - spare
         return max(trips * per_trip // self.step * self.step, self.step)
 
 
-def choose(m: int, n: int, info: DeviceInfo) -> Schedule:
-    """The schedule for m rows by n columns, m <= n."""
+def choose(m: int, n: int, info: DeviceInfo, depth: int = 1) -> Schedule:
+    """The schedule for m rows by n columns, each a sum of `depth` over all batches."""
     if m <= _DOT_ROWS and info.subgroup_arithmetic:
         return Schedule("dot")
     if info.is_cpu and info.subgroup_ballot and info.subgroup_size >= 4:
-        rows = min(4, info.subgroup_size)
-        return Schedule("lanes", rows)
+        return Schedule("lanes", _lanes_rows(m, m * n * depth, info))
     fitting = [tile for tile in _TILES if _fits(tile, info)]
     if not fitting:
         raise LimitError(
@@ -85,6 +92,20 @@ def choose(m: int, n: int, info: DeviceInfo) -> Schedule:
         if tile_groups(m, n, tile) >= info.compute_units:
             return Schedule("tile", tile=tile)
     return Schedule("tile", tile=fitting[-1])
+
+
+def _lanes_rows(m: int, products: int, info: DeviceInfo) -> int:
+    """How many rows a subgroup computes: many, unless most would lie past the end.
+
+    Kernels of many rows take long to compile, which little work does not pay for.
+    """
+    lanes = info.subgroup_size
+    if products < _MANY_PRODUCTS:
+        return min(4, lanes)
+    return min(
+        (rows for rows in _ROW_COSTS if rows % lanes == 0 or lanes % rows == 0),
+        key=lambda rows: -(-m // rows) * rows * _ROW_COSTS[rows],
+    )
 
 
 def _fits(tile: Tile, info: DeviceInfo) -> bool:
@@ -105,7 +126,9 @@ def _lower_matmul(ctx: PlanContext, eqn: Eqn) -> None:
         ctx.copy(Scalar.of(0, out.dtype), out)
         return
     swapped = n < m and n <= _DOT_ROWS
-    schedule = choose(n if swapped else m, m if swapped else n, ctx.info)
+    depth = k * math.prod(out.shape[:-2])
+    rows, columns = (n, m) if swapped else (m, n)
+    schedule = choose(rows, columns, ctx.info, depth)
     splits = _splits(k, schedule, ctx.info)
     target = _target(ctx, out, splits, schedule, n % CHUNK == 0 and not swapped)
     _launch(ctx, left, right, target, (m, n, k), splits, schedule, swapped)
