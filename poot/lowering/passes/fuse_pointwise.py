@@ -52,10 +52,10 @@ class _Walk:
         outside = len(homes) < len(readers) or out in self.units.kept
         if len(homes) == 1 and not outside:
             done = self._absorb(index, homes[0])
-        elif out in self.cheap and homes:
+        elif homes and (out in self.cheap or self.units.is_free(index)):
             done = self._repeat(index, homes, outside)
         else:
-            done = not self.units.is_free(index) and self._share(index, homes)
+            done = self._share(index, homes)
         if not done and not self.units.is_free(index):
             self.groups.append(open_group(self.units, index))
 
@@ -96,8 +96,8 @@ class _Walk:
                 self.log.fire(SHARE_PRODUCER, place_of(self.graph, index))
                 return True
             reasons.append(reason or Reason.ORDER)
-        for reason in reasons[:1]:
-            self._decline(SHARE_PRODUCER, index, reason)
+        if reasons:
+            self._decline(SHARE_PRODUCER, index, reasons[0])
         return False
 
     def _meeting_place(self, index: int, home: Group) -> int | None:

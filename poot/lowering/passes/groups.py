@@ -72,9 +72,10 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
     """Why the equation cannot join the group, as a result too or not."""
     graph = units.graph
     eqn = graph.eqns[index]
-    operands = units.values(eqn.inputs)
-    added = sum(operand not in group.operands for operand in operands)
-    if len(group.operands) - 1 + added > MOST_OPERANDS:
+    if units.is_free(index):
+        return None
+    operands = [v for v in group.operands if v != eqn.out] + units.values(eqn.inputs)
+    if len(units.sources(operands)) > MOST_OPERANDS:
         return Reason.OPERAND_LIMIT
     if len(group.members) >= MOST_EQUATIONS:
         return Reason.SIZE_LIMIT
@@ -82,14 +83,17 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
         return Reason.OTHER_SHAPE
     if result and len(group.results) >= MOST_RESULTS:
         return Reason.RESULT_LIMIT
-    if _debt(graph, group, index, result) is None:
+    if _debt(units, group, index, result) is None:
         return Reason.RECOMPUTE
     return None
 
 
-def _debt(graph: Graph, group: Group, index: int, result: bool) -> int | None:
+def _debt(units: Units, group: Group, index: int, result: bool) -> int | None:
     """What of the equation is computed again an element; None: too much."""
+    graph = units.graph
     eqn = graph.eqns[index]
+    if units.is_free(index):
+        return group.debts.get(eqn.out, 0)
     size = graph.type(eqn.out).size
     ways = group.ways[eqn.out] | ({0: size} if result else {})
     again = sum(ways.values()) - size
@@ -106,7 +110,7 @@ def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> N
     """Add an equation to the group; `alone`: no other unit computes it any more."""
     graph = units.graph
     eqn = graph.eqns[index]
-    debt = _debt(graph, group, index, result)
+    debt = _debt(units, group, index, result)
     assert debt is not None
     group.debts[eqn.out] = debt
     if result:

@@ -177,15 +177,15 @@ class Fitter:
 
         `shape` is that of the equation's result, with `rows` axes that count rows.
         """
-        if shape == self.domain.shape(form):
-            return own
         padded = (1,) * (len(shape) - len(own)) + own
-        if math.prod(own) == 1:
-            return ()
         if padded == shape:
             return self.domain.shape(form)
         if padded[:rows] == shape[:rows] and math.prod(padded[rows:]) == 1:
             return self.domain.shape(Form.ROW)
+        if math.prod(own) == 1:
+            return ()
+        if shape == self.domain.shape(form):
+            return own
         if form is Form.FULL:
             in_row = math.prod(padded[:rows]) == 1 and padded[rows:] == shape[rows:]
             return (self.domain.length,) if in_row else None

@@ -50,6 +50,11 @@ class Units:
         self.kept = frozenset(output.value for output in graph.outputs)
         self.layouts = static_layouts(graph)
         self._free = free_views(graph, self.layouts)
+        self._sources: dict[ValueId, ValueId] = {}
+        for index in sorted(self._free):
+            source = self.values(graph.eqns[index].inputs)[0]
+            out = graph.eqns[index].out
+            self._sources[out] = self._sources.get(source, source)
         lone = [self._lone(index) for index in range(len(graph.eqns))]
         # The unit that writes the results of an equation, and all that compute it.
         self.writer: list[Unit] = lone
@@ -73,6 +78,15 @@ class Units:
     def _floats(self, index: int) -> bool:
         return index in self._free and not self.writer[index].is_open
 
+    def _ordered(self, index: int) -> list[Unit]:
+        """The units of an equation that have a place in the order."""
+        floats = self._floats(index)
+        return [unit for unit in self.holders[index] if unit.is_open or not floats]
+
+    def sources(self, operands: Iterable[ValueId]) -> set[ValueId]:
+        """What operands are views of, which is what kernels get pointers to."""
+        return {self._sources.get(operand, operand) for operand in operands}
+
     def holding_users(self, value: ValueId) -> list[Unit]:
         """The units that read a value, once each."""
         found: dict[Unit, None] = {}
@@ -86,9 +100,9 @@ class Units:
         values = [value]
         for viewed in values:
             for user in self.users.get(viewed, ()):
-                holders = self.holders[user]
-                if any(holder.is_open or not self._floats(user) for holder in holders):
-                    found[user] = min(holder.position for holder in holders)
+                places = [holder.position for holder in self._ordered(user)]
+                if places:
+                    found[user] = min(places)
                 if self._floats(user):
                     values.extend(self.graph.eqns[user].outs)
         return sorted((position, user) for user, position in found.items())
@@ -122,7 +136,7 @@ class Units:
         first = len(self.graph.eqns)
         for result in results:
             for _, user in self.readers(result):
-                for holder in self.holders[user]:
+                for holder in self._ordered(user):
                     if holder not in inside:
                         first = min(first, holder.position)
         return first

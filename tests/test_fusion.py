@@ -1,0 +1,402 @@
+"""Fusion of pointwise chains: what becomes one kernel, and what does not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar, float32
+from poot.core.equation import ValueId
+from poot.core.graph import Graph
+from poot.core.ops.composite import Fused, FusedRow
+from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
+from poot.core.ops.shape import Slice
+from poot.core.types import TensorType
+from poot.lowering.compile import lower
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.fuse_pointwise import (
+    ABSORB_PRODUCER,
+    REPEAT_CHEAP,
+    SHARE_PRODUCER,
+    fuse_pointwise,
+)
+from poot.lowering.passes.siblings import JOIN_SIBLINGS
+from poot.lowering.passes.units import MOST_EQUATIONS, MOST_OPERANDS, MOST_RESULTS
+from tests.pass_harness import (
+    apply,
+    assert_same_meaning,
+    assert_text,
+    declined,
+    fired,
+    graph_of,
+)
+from tests.random_graphs import random_graph
+
+VECTOR = TensorType((4,), float32)
+
+
+def regions(graph: Graph) -> list[Graph]:
+    """The bodies of the composites of a graph."""
+    return [e.op.body for e in graph.eqns if isinstance(e.op, Fused | FusedRow)]
+
+
+def test_a_chain_becomes_one_kernel():
+    graph = graph_of("""
+        device %0: f32[2,3]
+        device %1: f32[3]
+        %2: f32[2,3] = binary[op=mul](%0, %1)
+        %3: f32[2,3] = unary[op=abs](%2)
+        %4: f32[2,3] = binary[op=add](%3, %0)
+        result %4
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert_text(
+        after,
+        """
+        device %0: f32[2,3]
+        device %1: f32[3]
+        %2: f32[2,3] = fused[body=graph {
+          device %0: f32[2,3]
+          device %1: f32[3]
+          %2: f32[2,3] = binary[op=mul](%0, %1)
+          %3: f32[2,3] = unary[op=abs](%2)
+          %4: f32[2,3] = binary[op=add](%3, %0)
+          result %4
+        }](%0, %1)
+        result %2
+        """,
+    )
+    assert fired(log, ABSORB_PRODUCER) == ["%3", "%2"]
+
+
+def test_shape_ops_join_the_chain():
+    graph = graph_of("""
+        device %0: f32[2,3]
+        device %1: f32[4]
+        %2: f32[2,3] = unary[op=neg](%0)
+        %3: f32[3,2] = transpose[perm=(1, 0)](%2)
+        %4: f32[6] = reshape[shape=(6)](%3)
+        %5: f32[10] = concat[axis=0](%4, %1)
+        %6: f32[10] = reverse[axes=(0)](%5)
+        result %6
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    assert [len(body.eqns) for body in regions(after)] == [5]
+    assert len(after.eqns) == 1
+
+
+def test_an_expensive_row_is_not_computed_for_each_row_that_repeats_it():
+    graph = graph_of("""
+        device %0: f32[1024]
+        device %1: f32[1024,1024]
+        %2: f32[1024] = unary[op=exp](%0)
+        %3: f32[1024] = binary[op=add](%2, 1.0:f32)
+        %4: f32[1024,1024] = binary[op=mul](%3, %1)
+        result %4
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert_text(
+        after,
+        """
+        device %0: f32[1024]
+        device %1: f32[1024,1024]
+        %2: f32[1024] = unary[op=exp](%0)
+        %3: f32[1024,1024] = fused[body=graph {
+          device %0: f32[1024]
+          device %1: f32[1024,1024]
+          %2: f32[1024] = binary[op=add](%0, 1.0:f32)
+          %3: f32[1024,1024] = binary[op=mul](%2, %1)
+          result %3
+        }](%2, %1)
+        result %3
+        """,
+    )
+    assert declined(log, ABSORB_PRODUCER) == {"%2": Reason.RECOMPUTE}
+
+
+def test_reading_in_two_ways_computes_no_more_than_it_must():
+    graph = graph_of("""
+        device %0: f32[65536]
+        %1: f32[65536] = unary[op=exp](%0)
+        %2: f32[65536] = reverse[axes=(0)](%1)
+        %3: f32[65536] = binary[op=add](%1, %2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert declined(log, ABSORB_PRODUCER) == {"%1": Reason.RECOMPUTE}
+    assert [len(body.eqns) for body in regions(after)] == [2]
+
+
+def test_a_value_that_others_read_is_stored_by_the_kernel():
+    graph = graph_of("""
+        device %0: f32[2,4]
+        device %1: f32[4,2]
+        %2: f32[2,4] = unary[op=exp](%0)
+        %3: f32[2,2] = matmul[out=none](%2, %1)
+        %4: f32[2,4] = unary[op=neg](%2)
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert_text(
+        after,
+        """
+        device %0: f32[2,4]
+        device %1: f32[4,2]
+        %2: f32[2,4], %3: f32[2,4] = fused[body=graph {
+          device %0: f32[2,4]
+          %1: f32[2,4] = unary[op=exp](%0)
+          %2: f32[2,4] = unary[op=neg](%1)
+          result %1
+          result %2
+        }](%0)
+        %4: f32[2,2] = matmul[out=none](%2, %1)
+        result %4
+        result %3
+        """,
+    )
+    assert fired(log, SHARE_PRODUCER) == ["%2"]
+
+
+def test_no_kernel_needs_its_own_results():
+    # The sum reads the product, which reads the exponential: one kernel cannot both
+    # store the exponential and add.
+    graph = graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4,4] = unary[op=exp](%0)
+        %2: f32[4,4] = matmul[out=none](%1, %1)
+        %3: f32[4,4] = binary[op=add](%1, %2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert after is graph
+    assert declined(log, SHARE_PRODUCER) == {"%1": Reason.ORDER}
+
+
+def test_a_view_between_does_not_hide_that_order():
+    graph = graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4,4] = unary[op=exp](%0)
+        %2: f32[4,4] = transpose[perm=(1, 0)](%1)
+        %3: f32[4,4] = matmul[out=none](%2, %2)
+        %4: f32[4,4] = binary[op=add](%1, %3)
+        result %4
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert after is graph
+    assert declined(log, SHARE_PRODUCER) == {"%1": Reason.ORDER}
+
+
+def test_a_shared_value_has_the_shape_of_the_results():
+    graph = graph_of("""
+        device %0: f32[64,1]
+        device %1: f32[64,2048]
+        %2: f32[64,1] = unary[op=exp](%0)
+        %3: f32[64,2048] = binary[op=add](%2, %1)
+        result %2
+        result %3
+    """)
+    _, (log,) = apply(graph, fuse_pointwise)
+    assert declined(log, SHARE_PRODUCER) == {"%2": Reason.OTHER_SHAPE}
+
+
+def test_counting_and_repeating_is_done_where_it_is_read():
+    graph = graph_of("""
+        device %0: f32[64,64]
+        device %1: f32[64,64]
+        device %2: f32[64,32]
+        %3: f32[64,64] = iota[dtype=f32, shape=(64, 64), axis=1]()
+        %4: bool[64,64] = compare[op=lt](%3, 9.0:f32)
+        %5: f32[64,64] = select(%4, %0, 0.0:f32)
+        %6: f32[64,32] = matmul[out=none](%5, %2)
+        %7: f32[64,64] = matmul[out=none](%1, %1)
+        %8: f32[64,64] = select(%4, %7, 0.0:f32)
+        result %6
+        result %8
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert [len(body.eqns) for body in regions(after)] == [3, 3]
+    assert fired(log, REPEAT_CHEAP).count("%4") == 2
+    assert len(after.eqns) == 4
+
+
+def test_cheap_values_are_stored_where_their_operands_do_not_fit():
+    builder = Builder()
+    scalars = [builder.input(TensorType((), float32)) for _ in range(2)]
+    (cheap,) = builder.emit(Binary(BinaryOp.ADD), tuple(scalars))
+    for others in (MOST_OPERANDS - 1, 3):
+        total = cheap
+        for _ in range(others):
+            value = builder.input(VECTOR)
+            (total,) = builder.emit(Binary(BinaryOp.MUL), (total, value))
+        builder.result(total)
+    after, (log,) = apply(builder.finish(), fuse_pointwise)
+    assert declined(log, REPEAT_CHEAP) == {"%2": Reason.OPERAND_LIMIT}
+    assert fired(log, REPEAT_CHEAP) == ["%2"]
+    assert [len(eqn.inputs) for eqn in after.eqns] == [2, MOST_OPERANDS, 5]
+
+
+def test_views_for_a_contraction_stay_views():
+    graph = graph_of("""
+        device %0: f32[2,6]
+        device %1: f32[2,3,2]
+        %2: f32[2,6] = unary[op=exp](%0)
+        %3: f32[2,2,3] = reshape[shape=(2, 2, 3)](%2)
+        %4: f32[2,3,2] = transpose[perm=(0, 2, 1)](%3)
+        %5: f32[2,2,3] = transpose[perm=(0, 2, 1)](%1)
+        %6: f32[2,3,3] = matmul[out=none](%4, %5)
+        result %6
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    assert after is graph
+
+
+def test_views_of_stored_values_stay_outside_a_kernel():
+    graph = graph_of("""
+        device %0: f32[4,6]
+        %1: f32[4,2,3] = reshape[shape=(4, 2, 3)](%0)
+        %2: f32[2,4,3] = transpose[perm=(1, 0, 2)](%1)
+        %3: f32[2,4,3] = unary[op=exp](%2)
+        %4: f32[2,4,3] = unary[op=neg](%3)
+        result %4
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    assert [e.op.name for e in after.eqns] == ["reshape", "transpose", "fused"]
+
+
+def test_many_slices_of_one_tensor_are_one_operand():
+    builder = Builder()
+    table = builder.input(TensorType((70, 4), float32))
+    rows = [builder.emit(Slice(0, row, row + 1), (table,))[0] for row in range(70)]
+    builder.result(sum_of(builder, rows))
+    after, _ = apply(builder.finish(), fuse_pointwise)
+    (body,) = regions(after)
+    assert len(body.inputs) == MOST_OPERANDS
+    assert sum(isinstance(e.op, Slice) for e in body.eqns) == 70 - MOST_OPERANDS + 1
+
+
+def sum_of(builder: Builder, values: list[ValueId]) -> ValueId:
+    total = values[0]
+    for value in values[1:]:
+        (total,) = builder.emit(Binary(BinaryOp.ADD), (total, value))
+    return total
+
+
+def sum_of_inputs(count: int) -> Graph:
+    builder = Builder()
+    builder.result(sum_of(builder, [builder.input(VECTOR) for _ in range(count)]))
+    return builder.finish()
+
+
+@pytest.mark.parametrize("count, kernels", [(28, 1), (29, 2), (40, 2), (70, 3)])
+def test_operands_of_a_kernel_are_limited(count, kernels):
+    graph = sum_of_inputs(count)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert len(after.eqns) == kernels
+    assert all(len(eqn.inputs) <= MOST_OPERANDS for eqn in after.eqns)
+    limited = [Reason.OPERAND_LIMIT] * (kernels - 1)
+    assert list(declined(log, ABSORB_PRODUCER).values()) == limited
+
+
+def test_results_of_a_kernel_are_limited():
+    builder = Builder()
+    value = builder.input(VECTOR)
+    for number in range(33):
+        literal = Scalar.of(number, float32)
+        builder.result(*builder.emit(Binary(BinaryOp.ADD), (value, literal)))
+    after, (log,) = apply(builder.finish(), fuse_pointwise)
+    assert [len(eqn.outs) for eqn in after.eqns] == [MOST_RESULTS, 33 - MOST_RESULTS]
+    assert Reason.RESULT_LIMIT in declined(log, JOIN_SIBLINGS).values()
+
+
+def test_equations_of_a_kernel_are_limited():
+    after, (log,) = apply(chain_of(300), fuse_pointwise)
+    assert [len(body.eqns) for body in regions(after)] == [44, MOST_EQUATIONS]
+    assert list(declined(log, ABSORB_PRODUCER).values()) == [Reason.SIZE_LIMIT]
+
+
+def test_siblings_that_read_the_same_run_as_one():
+    graph = graph_of("""
+        device %0: f32[512,512]
+        %1: f32[512,512] = unary[op=exp](%0)
+        %2: f32[512,512] = unary[op=log](%0)
+        result %1
+        result %2
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert [len(body.results) for body in regions(after)] == [2]
+    assert fired(log, JOIN_SIBLINGS) == ["%2"]
+
+
+def test_siblings_with_a_chain_between_stay_apart():
+    graph = graph_of("""
+        device %0: f32[512,512]
+        %1: f32[512,512] = unary[op=exp](%0)
+        %2: f32[512,512] = matmul[out=none](%1, %1)
+        %3: f32[512,512] = binary[op=add](%2, %0)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert after is graph
+    assert declined(log, JOIN_SIBLINGS) == {"%3": Reason.ORDER}
+
+
+def chain_of(count: int) -> Graph:
+    builder = Builder()
+    value = builder.input(VECTOR)
+    for _ in range(count):
+        (value,) = builder.emit(Unary(UnaryOp.NEG), (value,))
+    builder.result(value)
+    return builder.finish()
+
+
+def tree_of(count: int) -> Graph:
+    builder = Builder()
+    level = [builder.input(VECTOR) for _ in range(count)]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        odd = level[-1:] if len(level) % 2 else []
+        level = [builder.emit(Binary(BinaryOp.ADD), pair)[0] for pair in pairs] + odd
+    builder.result(level[0])
+    return builder.finish()
+
+
+def readers_of_one(count: int) -> Graph:
+    """One value that all others read, which all are summed."""
+    builder = Builder()
+    hub = builder.emit(Unary(UnaryOp.EXP), (builder.input(VECTOR),))[0]
+    total = hub
+    for number in range(count):
+        literal = Scalar.of(number, float32)
+        (value,) = builder.emit(Binary(BinaryOp.MUL), (hub, literal))
+        (total,) = builder.emit(Binary(BinaryOp.ADD), (total, value))
+    builder.result(total)
+    return builder.finish()
+
+
+@pytest.mark.parametrize("make", [chain_of, tree_of, readers_of_one])
+def test_big_graphs_take_linear_time(make):
+    def seconds(graph: Graph) -> float:
+        start = time.perf_counter()
+        lower(graph, DeviceInfo())
+        return time.perf_counter() - start
+
+    small, big = make(500), make(4000)
+    seconds(small)
+    assert seconds(big) < 30 * max(seconds(small), 0.01)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_graphs_keep_their_meaning(seed):
+    graph = random_graph(seed)
+    after = lower(graph, DeviceInfo()).graph
+    assert_same_meaning(graph, after, seed)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_large_random_graphs_keep_their_meaning(seed):
+    graph = random_graph(seed, 120)
+    assert_same_meaning(graph, lower(graph, DeviceInfo()).graph, seed)
