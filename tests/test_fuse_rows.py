@@ -1,0 +1,279 @@
+"""Fusion of reductions over rows: what becomes one kernel, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from poot.core.builder import Builder
+from poot.core.dtypes import float32
+from poot.core.graph import Graph
+from poot.core.ops.composite import FusedRow
+from poot.core.ops.elementwise import Binary, BinaryOp
+from poot.core.ops.reduce import Reduce, ReduceOp
+from poot.core.ops.shape import Reshape
+from poot.core.types import TensorType
+from poot.lowering.compile import lower, plan
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.driver import Numerics, Reason
+from poot.lowering.passes.fuse_rows import (
+    EXTEND_ROWS,
+    PRECEDE_ROWS,
+    REPEAT_IN_ROWS,
+    START_ROWS,
+    fuse_rows,
+)
+from poot.lowering.passes.units import MOST_OPERANDS
+from poot.lowering.plan.rows import LONG_ROW
+from tests.pass_harness import (
+    apply,
+    assert_same_meaning,
+    assert_text,
+    declined,
+    fired,
+    graph_of,
+)
+from tests.row_programs import ROW_PROGRAMS, masked_softmax, random_row_program
+
+INFO = DeviceInfo()
+
+
+def launches(graph: Graph) -> list[str]:
+    """The names of the equations that are no changes of shape."""
+    return [eqn.op.name for eqn in graph.eqns if not isinstance(eqn.op, Reshape)]
+
+
+@pytest.mark.parametrize("make", ROW_PROGRAMS, ids=lambda make: make.__name__)
+def test_the_usual_row_programs_are_one_launch(make):
+    graph = make()
+    lowered = lower(graph, INFO).graph
+    assert launches(lowered) == ["fused_row"]
+    assert_same_meaning(graph, lowered)
+    assert len(plan(lowered, INFO).body) == 1
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_row_programs_are_one_launch(seed):
+    graph = random_row_program(seed)
+    lowered = lower(graph, INFO).graph
+    assert launches(lowered) == ["fused_row"]
+    assert_same_meaning(graph, lowered, seed)
+
+
+def test_softmax_as_text():
+    after, (log,) = apply(masked_softmax(), fuse_rows)
+    assert_text(
+        after,
+        """
+        device %0: f32[2,3,4,8]
+        device %1: f32[2,1,1,8]
+        %2: f32[2,3,4,8] = fused_row[body=graph {
+          device %0: f32[2,3,4,8]
+          device %1: f32[2,1,1,8]
+          %2: f32[2,3,4,8] = binary[op=mul](%0, 0.5:f32)
+          %3: f32[2,3,4,8] = binary[op=add](%2, %1)
+          %4: f32[2,3,4,1] = reduce[op=max, axis=3, keepdim=true](%3)
+          %5: f32[2,3,4,8] = binary[op=sub](%3, %4)
+          %6: f32[2,3,4,8] = unary[op=exp](%5)
+          %7: f32[2,3,4,1] = reduce[op=sum, axis=3, keepdim=true](%6)
+          %8: f32[2,3,4,8] = binary[op=div](%6, %7)
+          result %8
+        }](%0, %1)
+        result %2
+        """,
+    )
+    assert fired(log, START_ROWS) == ["%4"]
+    assert fired(log, EXTEND_ROWS) == ["%5", "%6", "%7", "%8"]
+    assert fired(log, PRECEDE_ROWS) == ["%3", "%2"]
+
+
+def test_forms_that_drop_and_repeat_axes_have_one_text():
+    after, _ = apply(
+        graph_of("""
+        device %0: f32[2,3,8]
+        %1: f32[2,24] = reshape[shape=(2, 24)](%0)
+        %2: f32[2] = reduce[op=sum, axis=1, keepdim=false](%1)
+        %3: f32[2] = binary[op=mul](%2, 0.5:f32)
+        %4: f32[2,1,1] = reshape[shape=(2, 1, 1)](%3)
+        %5: f32[2,3,8] = binary[op=sub](%0, %4)
+        result %5
+        """),
+        fuse_rows,
+    )
+    (eqn,) = (e for e in after.eqns if isinstance(e.op, FusedRow))
+    assert_text(
+        eqn.op.body,
+        """
+        device %0: f32[2,24]
+        %1: f32[2,1] = reduce[op=sum, axis=1, keepdim=true](%0)
+        %2: f32[2,1] = binary[op=mul](%1, 0.5:f32)
+        %3: f32[2,24] = binary[op=sub](%0, %2)
+        result %3
+        """,
+    )
+
+
+def test_axes_of_one_element_after_the_reduced_one_do_not_matter():
+    after, _ = apply(
+        graph_of("""
+        device %0: f32[4,8,1]
+        %1: f32[4,1,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4,8,1] = binary[op=sub](%0, %1)
+        result %2
+        """),
+        fuse_rows,
+    )
+    assert launches(after) == ["fused_row"]
+
+
+def test_what_others_read_is_a_result_too():
+    # The sum of the residual branch is normalised, and read again after the matmul.
+    after, (log,) = apply(
+        graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,8]
+        device %2: f32[8,8]
+        %3: f32[4,8] = binary[op=add](%0, %1)
+        %4: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%3)
+        %5: f32[4,8] = binary[op=sub](%3, %4)
+        %6: f32[4,8] = matmul[out=none](%5, %2)
+        %7: f32[4,8] = binary[op=add](%6, %3)
+        result %7
+        """),
+        fuse_rows,
+    )
+    assert launches(after) == ["fused_row", "matmul", "binary"]
+    assert len(after.eqns[0].outs) == 2
+    assert declined(log, EXTEND_ROWS) == {"%6": Reason.BOUNDARY}
+
+
+def test_a_row_program_never_needs_its_own_results():
+    # The second sum depends on the first through the matmul.
+    after, (log,) = apply(
+        graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4,1] = reduce[op=sum, axis=1, keepdim=true](%0)
+        %2: f32[4,4] = binary[op=sub](%0, %1)
+        %3: f32[4,4] = matmul[out=none](%2, %0)
+        %4: f32[4,4] = binary[op=add](%2, %3)
+        %5: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%4)
+        result %5
+        """),
+        fuse_rows,
+    )
+    assert launches(after) == ["fused_row", "matmul", "fused_row"]
+    assert declined(log, EXTEND_ROWS)["%4"] is Reason.ORDER
+
+
+def test_transposed_rows_are_other_rows():
+    graph = graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4] = reduce[op=sum, axis=1, keepdim=false](%0)
+        %2: f32[4,4] = binary[op=sub](%0, %1)
+        result %2
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert declined(log, EXTEND_ROWS) == {"%2": Reason.OTHER_ROWS}
+    assert launches(after) == ["fused_row", "binary"]
+
+
+def test_operands_repeat_along_whole_rows_or_columns():
+    graph = graph_of("""
+        device %0: f32[2,3,8]
+        device %1: f32[3,1]
+        %2: f32[2,24] = reshape[shape=(2, 24)](%0)
+        %3: f32[2] = reduce[op=sum, axis=1, keepdim=false](%2)
+        %4: f32[2,1,1] = reshape[shape=(2, 1, 1)](%3)
+        %5: f32[2,3,8] = binary[op=sub](%0, %4)
+        %6: f32[2,3,8] = binary[op=mul](%5, %1)
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert declined(log, EXTEND_ROWS) == {"%6": Reason.OPERAND_SHAPE}
+    assert launches(after) == ["fused_row", "binary"]
+
+
+def test_other_axes_are_no_rows():
+    graph = graph_of("""
+        device %0: f32[4,8]
+        %1: f32[8] = reduce[op=sum, axis=0, keepdim=false](%0)
+        result %1
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert after is graph
+    assert declined(log, START_ROWS) == {"%1": Reason.NOT_LAST_AXIS}
+
+
+def test_an_expensive_column_value_is_computed_once():
+    graph = graph_of("""
+        device %0: f32[512,1024]
+        device %1: f32[1024]
+        %2: f32[1024] = unary[op=exp](%1)
+        %3: f32[1024] = binary[op=add](%2, 1.0:f32)
+        %4: f32[512,1024] = binary[op=mul](%0, %3)
+        %5: f32[512,1] = reduce[op=max, axis=1, keepdim=true](%4)
+        result %5
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert fired(log, REPEAT_IN_ROWS) == ["%3"]
+    assert declined(log, REPEAT_IN_ROWS) == {"%2": Reason.RECOMPUTE}
+    assert launches(after) == ["unary", "fused_row"]
+
+
+def test_a_column_value_that_others_read_is_stored():
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[8]
+        %2: f32[8] = binary[op=add](%1, 1.0:f32)
+        %3: f32[4,8] = binary[op=mul](%0, %2)
+        %4: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%3)
+        result %4
+        result %2
+    """)
+    _, (log,) = apply(graph, fuse_rows)
+    assert declined(log, REPEAT_IN_ROWS) == {"%2": Reason.OTHER_SHAPE}
+
+
+def test_long_rows_are_left_to_stages():
+    graph = graph_of(f"""
+        device %0: f32[{LONG_ROW}]
+        %1: f32[{LONG_ROW}] = unary[op=abs](%0)
+        %2: f32[] = reduce[op=max, axis=0, keepdim=false](%1)
+        %3: f32[] = unary[op=neg](%2)
+        %4: f32[{LONG_ROW}] = binary[op=sub](%0, %3)
+        %5: f32[] = reduce[op=max, axis=0, keepdim=false](%4)
+        result %5
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert declined(log, EXTEND_ROWS) == {"%4": Reason.LONG_ROW}
+    bodies = [e.op.body for e in after.eqns if isinstance(e.op, FusedRow)]
+    assert [len(body.eqns) for body in bodies] == [3, 2]
+
+
+def test_long_rows_that_fill_the_device_run_whole():
+    graph = graph_of(f"""
+        device %0: f32[2,{LONG_ROW}]
+        %1: f32[2,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[2,{LONG_ROW}] = binary[op=sub](%0, %1)
+        result %2
+    """)
+    after, _ = apply(graph, fuse_rows, info=INFO.masked(compute_units=1))
+    assert launches(after) == ["fused_row"]
+
+
+def test_operands_of_a_row_program_are_limited():
+    builder = Builder()
+    inputs = [builder.input(TensorType((4, 8), float32)) for _ in range(40)]
+    total = inputs[0]
+    for value in inputs[1:]:
+        (total,) = builder.emit(Binary(BinaryOp.ADD), (total, value))
+    builder.result(*builder.emit(Reduce(ReduceOp.SUM, 1), (total,)))
+    after, (log,) = apply(builder.finish(), fuse_rows)
+    (eqn,) = (e for e in after.eqns if isinstance(e.op, FusedRow))
+    assert len(eqn.inputs) == MOST_OPERANDS
+    assert list(declined(log, PRECEDE_ROWS).values()) == [Reason.OPERAND_LIMIT]
+
+
+def test_only_sums_may_be_ordered_otherwise():
+    classes = {rewrite.name: rewrite.numerics for rewrite in fuse_rows.rewrites}
+    assert classes.pop("start_rows") is Numerics.REASSOCIATING
+    assert set(classes.values()) == {Numerics.EXACT}
