@@ -35,7 +35,7 @@ QUESTIONS = (
 )
 BATCH = 32
 # Lengths are padded to a multiple of this, so that few shapes are compiled.
-LENGTH_STEP = 16
+LENGTH_STEP = 8
 
 Params = dict[str, Any]
 
@@ -202,7 +202,7 @@ def sentences(markdown: str) -> list[str]:
     for paragraph in re.split(r"\n\s*\n", prose):
         for item in re.split(r"^\s*[-*] ", paragraph, flags=re.MULTILINE):
             plain = re.sub(r"[`*]|\[|\]\([^)]*\)", "", " ".join(item.split()))
-            found += re.split(r"(?<=[.!?:;]) ", plain)
+            found += re.split(r"(?<=[.!?;]) ", plain)
     return [sentence for sentence in found if len(sentence.split()) >= 4]
 
 
