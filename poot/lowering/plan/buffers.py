@@ -9,6 +9,8 @@ from poot.lowering.program import BufferRange, Copy, Dispatch, Node, Space
 
 # Above this many buffers only the orders of placing that need no search are tried.
 _SEARCH_LIMIT = 2000
+# How often what sticks out is placed anew.
+_ATTEMPTS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,31 @@ def place(spans: Sequence[Lifetime]) -> tuple[dict[int, int], int]:
         sorted(spans, key=lambda s: (s.first - s.last, -s.size, s.buffer)),
         sorted(spans, key=lambda s: (-s.size * (s.last - s.first + 1), s.buffer)),
     ]
-    best: tuple[dict[int, int], int] | None = None
-    for order in orders[: 1 if len(spans) > _SEARCH_LIMIT else None]:
-        found = _place_in_order(order)
-        if best is None or found[1] < best[1]:
-            best = found
-        if best[1] == lowest:
+    best = _place_in_order(orders[0])
+    best_order = orders[0]
+    if len(spans) > _SEARCH_LIMIT:
+        return best
+    for order in orders[1:]:
+        found = _place_in_order(order) if best[1] > lowest else best
+        if found[1] < best[1]:
+            best, best_order = found, order
+    return _improved(best_order, best, lowest)
+
+
+def _improved(
+    order: list[Lifetime], best: tuple[dict[int, int], int], lowest: int
+) -> tuple[dict[int, int], int]:
+    """Place first what sticks out, again and again, while this may help."""
+    found = best
+    for _ in range(_ATTEMPTS):
+        if best[1] <= lowest:
             break
-    assert best is not None
+        offsets, size = found
+        high = {s.buffer for s in order if offsets[s.buffer] + s.size == size}
+        order = sorted(order, key=lambda s: s.buffer not in high)
+        found = _place_in_order(order)
+        if found[1] < best[1]:
+            best = found
     return best
 
 

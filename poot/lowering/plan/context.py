@@ -87,6 +87,7 @@ class PlanContext:
                 place = self.scratch(self.type(value))
             else:
                 type = self.type(value)
+                self.require_size(type)
                 place = View(home, Layout.dense(type.shape), type.dtype)
             self._places[value] = place
         return place
@@ -106,12 +107,12 @@ class PlanContext:
         where = BufferRange(Space.ARENA, len(self.arena) - 1, 0, type.size_bytes)
         return View(where, Layout.dense(type.shape), type.dtype)
 
-    def require_size(self, type: TensorType) -> None:
+    def require_size(self, type: TensorType, what: str = "") -> None:
         """Raise LimitError if the device has no buffers of that size."""
         limit = min(self.info.max_allocation_bytes, self.info.max_buffer_bytes)
         if padded(type.size_bytes) > limit:
             raise LimitError(
-                f"{type} needs a buffer of {padded(type.size_bytes)} B; "
+                f"{what}{type} needs a buffer of {padded(type.size_bytes)} B; "
                 f"{self.info.name} allocates at most {limit} B. Split the tensor"
             )
 

@@ -38,7 +38,7 @@ def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Pr
 def _place_inputs(ctx: PlanContext, frame: Frame) -> None:
     for value, where in frame.inputs.items():
         type = ctx.type(value)
-        ctx.require_size(type)
+        ctx.require_size(type, "an input of type ")
         ctx.place(value, View(where, Layout.dense(type.shape), type.dtype))
 
 
