@@ -6,6 +6,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn
 from poot.core.errors import CapabilityError, LimitError, LoweringError
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.composite import Fused, FusedRow
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import lifetimes, place, relocate
@@ -14,6 +15,9 @@ from poot.lowering.plan.frame import Frame, make_frame
 from poot.lowering.plan.layout import Layout, View, view_layout
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import BufferRange, Program
+
+# Ops of a region that its label lists.
+_MOST_NAMES = 8
 
 
 def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
@@ -61,7 +65,7 @@ def _deposit(ctx: PlanContext, source: View, target: BufferRange) -> None:
 
 
 def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
-    ctx.label = f"{eqn.op.name} at {ctx.graph.source(index)}"
+    ctx.label = f"{_named(eqn.op)} at {ctx.graph.source(index)}"
     if all(ctx.type(out).size == 0 for out in eqn.outs):
         for out in eqn.outs:
             ctx.output(out)
@@ -89,13 +93,21 @@ def _as_view(ctx: PlanContext, eqn: Eqn) -> bool:
     return True
 
 
+def _named(op: Op) -> str:
+    """The op, a region with the ops in it."""
+    if not isinstance(op, Fused | FusedRow):
+        return str(op)
+    inner = [str(eqn.op) for eqn in op.body.eqns]
+    more = ["…"] if len(inner) > _MOST_NAMES else []
+    return f"{type(op).__name__}({', '.join(inner[:_MOST_NAMES] + more)})"
+
+
 def _where(graph: Graph, index: int) -> str:
     eqn = graph.eqns[index]
     operands = ", ".join(str(graph.type(o)) for o in eqn.inputs)
     results = ", ".join(str(graph.type(o)) for o in eqn.outs)
-    op = eqn.op.name if isinstance(eqn.op, Fused | FusedRow) else eqn.op
     return (
-        f"equation {index} (`{op}` of ({operands}) to {results}) made at "
+        f"equation {index} (`{_named(eqn.op)}` of ({operands}) to {results}) made at "
         f"{graph.source(index)}"
     )
 
