@@ -18,7 +18,8 @@ PUBLIC = 4
 RUNTIME = {"numpy", "ml_dtypes", "cffi", "optree", "platformdirs"}
 # Written by the scripts in tools/, so that the limits of hand-written code do not hold.
 GENERATED_MARK = "by tools/generate_"
-FILE_LINES, FUNCTION_LINES, LINE_COLUMNS = 600, 60, 88
+# Columns are ruff's business.
+FILE_LINES, FUNCTION_LINES = 600, 60
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted((ROOT / "poot").rglob("*.py"))
@@ -85,9 +86,7 @@ def test_sizes(path: Path) -> None:
     text = path.read_text()
     if is_generated(text):
         return
-    lines = text.splitlines()
-    assert len(lines) <= FILE_LINES
-    assert [n for n, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS] == []
+    assert len(text.splitlines()) <= FILE_LINES
     long = {
         node.name: node.end_lineno - node.lineno + 1
         for node in ast.walk(ast.parse(text))
