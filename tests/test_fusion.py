@@ -318,6 +318,26 @@ def test_equations_of_a_kernel_are_limited():
     assert list(declined(log, ABSORB_PRODUCER).values()) == [Reason.SIZE_LIMIT]
 
 
+def test_work_of_a_kernel_is_limited():
+    # Drivers take minutes for the code of hundreds of sines.
+    after, (log,) = apply(chain_of(40, UnaryOp.SIN), fuse_pointwise)
+    assert [len(body.eqns) for body in regions(after)] == [7, 11, 11, 11]
+    assert set(declined(log, ABSORB_PRODUCER).values()) == {Reason.SIZE_LIMIT}
+
+
+def test_a_scalar_is_computed_once_for_several_elements():
+    graph = graph_of("""
+        device %0: f32[]
+        device %1: f32[512,512]
+        %2: f32[] = unary[op=exp](%0)
+        %3: f32[512,512] = binary[op=mul](%2, %1)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert fired(log, ABSORB_PRODUCER) == ["%2"]
+    assert len(after.eqns) == 1
+
+
 def test_siblings_that_read_the_same_run_as_one():
     graph = graph_of("""
         device %0: f32[512,512]
@@ -344,11 +364,11 @@ def test_siblings_with_a_chain_between_stay_apart():
     assert declined(log, JOIN_SIBLINGS) == {"%3": Reason.ORDER}
 
 
-def chain_of(count: int) -> Graph:
+def chain_of(count: int, kind: UnaryOp = UnaryOp.NEG) -> Graph:
     builder = Builder()
     value = builder.input(VECTOR)
     for _ in range(count):
-        (value,) = builder.emit(Unary(UnaryOp.NEG), (value,))
+        (value,) = builder.emit(Unary(kind), (value,))
     builder.result(value)
     return builder.finish()
 

@@ -12,10 +12,6 @@ from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
     BitcastConvert,
-    Cast,
-    Clamp,
-    Compare,
-    Select,
     Unary,
     UnaryOp,
 )
@@ -31,9 +27,9 @@ from poot.core.ops.shape import (
     Transpose,
 )
 from poot.core.types import TensorType
+from poot.lowering.plan.layout import VIEWS
+from poot.lowering.plan.state import ELEMENTWISE
 
-ELEMENTWISE: tuple[type[Op], ...] = (Unary, Binary, Compare, Select, Cast, Clamp)
-VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
 MOVEMENT: tuple[type[Op], ...] = (
     *VIEWS,
     Pad,
@@ -46,40 +42,49 @@ MOVEMENT: tuple[type[Op], ...] = (
 )
 POINTWISE = (*ELEMENTWISE, *MOVEMENT)
 
-# In units of an addition. What is computed again may cost this much an element …
+# What is computed again may cost this much for each element of the results, in units
+# of an addition …
 CHEAP = 8
 # … or this much in all.
 NEGLIGIBLE = 1 << 16
 # A value that is read in more ways than this is stored.
 MOST_WAYS = 4
 
-_TRANSCENDENTAL = 16
+# By the code that a kernel has for them; members that are not listed are one unit.
 _UNARY = {
-    member: 1
-    for member in (
-        UnaryOp.NEG,
-        UnaryOp.ABS,
-        UnaryOp.SIGN,
-        UnaryOp.FLOOR,
-        UnaryOp.CEIL,
-        UnaryOp.TRUNC,
-        UnaryOp.ROUND,
-        UnaryOp.NOT,
-        UnaryOp.CLZ,
-        UnaryOp.POPCOUNT,
-        UnaryOp.ISNAN,
-        UnaryOp.ISINF,
-        UnaryOp.ISFINITE,
-        UnaryOp.SIGNBIT,
-    )
-} | {UnaryOp.SQRT: 4, UnaryOp.RSQRT: 4, UnaryOp.RECIP: 4}
+    UnaryOp.EXP: 13,
+    UnaryOp.EXP2: 11,
+    UnaryOp.EXPM1: 18,
+    UnaryOp.LOG: 20,
+    UnaryOp.LOG2: 25,
+    UnaryOp.LOG10: 25,
+    UnaryOp.LOG1P: 30,
+    UnaryOp.SQRT: 18,
+    UnaryOp.RSQRT: 36,
+    UnaryOp.CBRT: 22,
+    UnaryOp.RECIP: 22,
+    UnaryOp.SIN: 90,
+    UnaryOp.COS: 90,
+    UnaryOp.TAN: 110,
+    UnaryOp.ASIN: 28,
+    UnaryOp.ACOS: 28,
+    UnaryOp.ATAN: 33,
+    UnaryOp.SINH: 22,
+    UnaryOp.COSH: 15,
+    UnaryOp.TANH: 24,
+    UnaryOp.ASINH: 58,
+    UnaryOp.ACOSH: 55,
+    UnaryOp.ATANH: 54,
+    UnaryOp.ERF: 70,
+    UnaryOp.ERFC: 70,
+}
 _BINARY = {
-    BinaryOp.DIV: 4,
-    BinaryOp.REM: _TRANSCENDENTAL,
-    BinaryOp.POW: 2 * _TRANSCENDENTAL,
-    BinaryOp.ATAN2: 2 * _TRANSCENDENTAL,
-    BinaryOp.HYPOT: 8,
-    BinaryOp.NEXTAFTER: 2,
+    BinaryOp.DIV: 26,
+    BinaryOp.REM: 35,
+    BinaryOp.POW: 95,
+    BinaryOp.ATAN2: 50,
+    BinaryOp.HYPOT: 36,
+    BinaryOp.NEXTAFTER: 9,
     BinaryOp.GCD: 64,
 }
 
@@ -88,7 +93,7 @@ def cost(op: Op) -> int:
     """What one element of the result costs, operands aside, in additions."""
     match op:
         case Unary(member):
-            return _UNARY.get(member, _TRANSCENDENTAL)
+            return _UNARY.get(member, 1)
         case Binary(member):
             return _BINARY.get(member, 1)
         case Broadcast() | Transpose() | Slice() | Iota() | Reverse():

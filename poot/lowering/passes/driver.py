@@ -47,7 +47,7 @@ REASONS = {
     Reason.OTHER_RESULT_USED: "another result of the equation is used",
     Reason.OPERAND_LIMIT: "the kernel would have too many operands",
     Reason.RESULT_LIMIT: "the kernel would have too many results",
-    Reason.SIZE_LIMIT: "the kernel would have too many equations",
+    Reason.SIZE_LIMIT: "the kernel would be too large",
     Reason.RECOMPUTE: "it would be computed more often than it is now",
     Reason.OTHER_SHAPE: "others read it too, and its shape is not that of the results",
     Reason.ORDER: "what stands between needs the one and feeds the other",

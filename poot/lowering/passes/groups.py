@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass, field
 
 from poot.core.equation import ValueId
@@ -19,6 +20,7 @@ from poot.lowering.passes.units import (
     MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
+    MOST_WORK,
     Unit,
     Units,
 )
@@ -33,7 +35,7 @@ class Group(Unit):
     # a result to the value's own. Way 0: the two are the same.
     ways: dict[ValueId, dict[int, int]] = field(default_factory=dict)
     # What is computed again an element, along the path from the results.
-    debts: dict[ValueId, int] = field(default_factory=dict)
+    debts: dict[ValueId, float] = field(default_factory=dict)
     _steps: dict[tuple[object, int], int] = field(default_factory=dict)
 
     def note_reads(self, graph: Graph, index: int) -> None:
@@ -57,9 +59,9 @@ def open_group(units: Units, index: int) -> Group:
     lone = units.writer[index]
     out = graph.eqns[index].out
     type = graph.type(out)
-    group = Group(
-        [index], index, [index], dict(lone.operands), {out: None}, True, type.shape
-    )
+    group = Group([index], index, [index], dict(lone.operands), {out: None}, True)
+    group.shape = type.shape
+    group.work = cost(graph.eqns[index].op)
     group.ways[out] = {0: type.size}
     group.note_reads(graph, index)
     units.writer[index] = group
@@ -77,7 +79,8 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
     operands = [v for v in group.operands if v != eqn.out] + units.values(eqn.inputs)
     if len(units.sources(operands)) > MOST_OPERANDS:
         return Reason.OPERAND_LIMIT
-    if len(group.members) >= MOST_EQUATIONS:
+    work = group.work + cost(eqn.op) * len(group.ways[eqn.out])
+    if len(group.members) >= MOST_EQUATIONS or work > MOST_WORK:
         return Reason.SIZE_LIMIT
     if result and graph.type(eqn.out).shape != group.shape:
         return Reason.OTHER_SHAPE
@@ -88,7 +91,7 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
     return None
 
 
-def _debt(units: Units, group: Group, index: int, result: bool) -> int | None:
+def _debt(units: Units, group: Group, index: int, result: bool) -> float | None:
     """What of the equation is computed again an element; None: too much."""
     graph = units.graph
     eqn = graph.eqns[index]
@@ -99,9 +102,9 @@ def _debt(units: Units, group: Group, index: int, result: bool) -> int | None:
     again = sum(ways.values()) - size
     if again <= 0:
         return 0
-    price = cost(eqn.op)
-    debt = group.debts.get(eqn.out, 0) + price
-    if len(ways) > MOST_WAYS or (debt > CHEAP and price * again > NEGLIGIBLE):
+    added = cost(eqn.op) * again
+    debt = group.debts.get(eqn.out, 0) + added / math.prod(group.shape)
+    if len(ways) > MOST_WAYS or (debt > CHEAP and added > NEGLIGIBLE):
         return None
     return debt
 
@@ -119,6 +122,7 @@ def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> N
     group.operands.pop(eqn.out, None)
     group.operands.update(dict.fromkeys(units.values(eqn.inputs)))
     group.members.append(index)
+    group.work += cost(eqn.op) * len(group.ways[eqn.out])
     if alone:
         bisect.insort(group.places, index)
         units.writer[index] = group

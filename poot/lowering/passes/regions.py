@@ -11,9 +11,9 @@ from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
 from poot.core.ops.shape import Broadcast
-from poot.lowering.passes.cost import ELEMENTWISE
 from poot.lowering.passes.groups import Group
 from poot.lowering.passes.units import MOST_OPERANDS, Unit, Units
+from poot.lowering.plan.state import ELEMENTWISE
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Broadcast, Iota, Reshape
-from poot.lowering.passes.cost import ELEMENTWISE
 from poot.lowering.passes.driver import Reason
+from poot.lowering.plan.state import ELEMENTWISE
 
 
 class Form(enum.Enum):

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from poot.core.equation import Operand, ValueId
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.cost import CHEAP, ELEMENTWISE, NEGLIGIBLE, cost
+from poot.lowering.passes.cost import CHEAP, NEGLIGIBLE, cost
 from poot.lowering.passes.driver import Reason
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
 from poot.lowering.passes.units import (
     MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
+    MOST_ROW_WORK,
     Unit,
     Units,
     place_between,
 )
 from poot.lowering.plan.rows import needs_stages
+from poot.lowering.plan.state import ELEMENTWISE
 
 
 @dataclass(slots=True)
@@ -63,11 +65,12 @@ class Growth:
         self.units = units
         self.graph = units.graph
         self._fitter = Fitter(units.graph, domain)
+        staged = needs_stages(domain.row_count, domain.length, info)
         self.group = RowGroup(
-            [], index, [], {}, {}, True, domain, is_staged=_is_staged(domain, info)
+            [], index, [], is_open=True, domain=domain, is_staged=staged
         )
         self._readers: dict[ValueId, _Readers] = {}
-        self._debts: dict[ValueId, int] = {}
+        self._debts: dict[ValueId, float] = {}
 
     def try_join(self, index: int) -> Reason | None:
         """Take the equation in where it fits and can be; else the reason."""
@@ -99,10 +102,10 @@ class Growth:
             return Reason.OTHER_ROWS
         form = Form.ROW if type.shape[-1:] in ((), (1,)) else Form.FULL
         outer = [(v, self.graph.type(v).shape) for v in self.units.values(eqn.inputs)]
-        price = cost(eqn.op)
         again = group.domain.size if form is Form.FULL else group.domain.row_count
-        debt = self._debts.get(out, 0) + price
-        if debt > CHEAP and price * again > NEGLIGIBLE:
+        added = cost(eqn.op) * again
+        debt = self._debts.get(out, 0) + added / group.domain.size
+        if debt > CHEAP and added > NEGLIGIBLE:
             return Reason.RECOMPUTE
         if self._has_other_readers(index):
             return Reason.OTHER_SHAPE
@@ -127,7 +130,8 @@ class Growth:
         group = self.group
         eqn = self.graph.eqns[index]
         is_reduction = isinstance(eqn.op, Reduce | ArgReduce)
-        if len(group.members) >= MOST_EQUATIONS:
+        work = group.work + cost(eqn.op)
+        if len(group.members) >= MOST_EQUATIONS or work > MOST_ROW_WORK:
             return Reason.SIZE_LIMIT
         added = sum(
             shape not in group.taken.get(value, ()) for value, shape in set(fit.outer)
@@ -169,6 +173,7 @@ class Growth:
         if place is None:
             return Reason.ORDER
         group.members.append(index)
+        group.work += cost(eqn.op)
         group.inside.add(index)
         group.places, group.position = places, place
         group.operands, group.results = operands, dict.fromkeys(results)
@@ -200,7 +205,3 @@ class Growth:
             (position for position in found if position is not None),
             default=len(self.graph.eqns),
         )
-
-
-def _is_staged(domain: Domain, info: DeviceInfo) -> bool:
-    return needs_stages(domain.row_count, domain.length, info)

@@ -14,6 +14,8 @@ from poot.lowering.passes.units import (
     MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
+    MOST_ROW_WORK,
+    MOST_WORK,
     Unit,
     Units,
     place_between,
@@ -102,7 +104,9 @@ def _place(units: Units, one: Unit, other: Unit) -> int | Reason:
         return Reason.OPERAND_LIMIT
     if len(one.results) + len(other.results) > MOST_RESULTS:
         return Reason.RESULT_LIMIT
-    if len(one.members) + len(other.members) > MOST_EQUATIONS:
+    equations = len(one.members) + len(other.members)
+    most_work = MOST_ROW_WORK if isinstance(one, RowGroup) else MOST_WORK
+    if equations > MOST_EQUATIONS or one.work + other.work > most_work:
         return Reason.SIZE_LIMIT
     ready = units.ready([*one.operands, *other.operands], one, other)
     due = units.due([*one.results, *other.results], one, other)
@@ -117,6 +121,7 @@ def _merge(units: Units, one: Unit, other: Unit) -> None:
         holders = units.holders[index]
         holders[:] = dict.fromkeys(one if u is other else u for u in holders)
     one.members = list(dict.fromkeys([*one.members, *other.members]))
+    one.work += other.work
     one.places = sorted([*one.places, *other.places])
     one.operands.update(other.operands)
     for value in one.results:

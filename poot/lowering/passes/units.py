@@ -15,6 +15,10 @@ from poot.lowering.passes.views import free_views, static_layouts
 MOST_OPERANDS = 28
 MOST_RESULTS = 28
 MOST_EQUATIONS = 256
+# In the units of `cost`: drivers take much longer for kernels that are much larger.
+MOST_WORK = 1024
+# Row programs lose more by being cut.
+MOST_ROW_WORK = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +38,8 @@ class Unit:
     results: dict[ValueId, None] = field(default_factory=dict)
     # Whether it is open to further equations.
     is_open: bool = False
+    # What an element costs.
+    work: int = 0
 
 
 class Units:

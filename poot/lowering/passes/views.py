@@ -6,8 +6,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
 from poot.core.graph import Graph
 from poot.core.ops.shape import Reshape
-from poot.lowering.passes.cost import VIEWS
-from poot.lowering.plan.layout import Layout, view_layout
+from poot.lowering.plan.layout import VIEWS, Layout, view_layout
 
 
 def static_layouts(graph: Graph) -> dict[ValueId, Layout]:

@@ -12,6 +12,9 @@ from poot.core.ops.shape import Broadcast, Reshape, Slice, Transpose
 from poot.core.types import TensorType
 from poot.lowering.program import BufferRange
 
+# Ops whose results may stand in their operand's buffer.
+VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
+
 # All buffers are aligned to and padded to a multiple of this.
 ALIGNMENT = 16
 

@@ -10,10 +10,9 @@ from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
-from poot.core.ops.shape import Broadcast, Reshape, Slice, Transpose
+from poot.lowering.plan.layout import VIEWS
 
 ELEMENTWISE: tuple[type[Op], ...] = (Unary, Binary, Compare, Select, Cast, Clamp)
-VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
 
 
 def can_overwrite(
