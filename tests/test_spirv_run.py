@@ -15,6 +15,7 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.program import (
     Access,
     BufferRange,
+    Copy,
     Dispatch,
     Kernel,
     Program,
@@ -53,25 +54,37 @@ def run(
 ) -> list[Array]:
     """Launch once. The operands are `inputs`, then copies of `outputs`, returned."""
     where = device()
-    arrays = [*inputs, *outputs]
-    buffers = [where.upload(np.ascontiguousarray(array)) for array in arrays]
+    arrays = [np.ascontiguousarray(array) for array in (*inputs, *outputs)]
     types = tuple(TensorType(one.shape, as_dtype(one.dtype)) for one in arrays)
-    ranges = tuple(
+    consts = [
         BufferRange(Space.CONST, number, 0, array.nbytes)
         for number, array in enumerate(arrays)
+    ]
+    # Only scratch memory has an address that is known and may be written.
+    first, offset, scratch = len(inputs), 0, []
+    for array in arrays[first:]:
+        scratch.append(BufferRange(Space.ARENA, 0, offset, array.nbytes))
+        offset += -(-array.nbytes // 64) * 64
+    ranges = (*consts[:first], *scratch)
+    program = Program(
+        (
+            *map(Copy, consts[first:], scratch),
+            Dispatch(kernel, ranges, grid, metadata, ranges, tuple(scratch)),
+            *(
+                Copy(span, BufferRange(Space.RESULT, number, 0, span.size))
+                for number, span in enumerate(scratch)
+            ),
+        ),
+        (),
+        tuple(map(ResultSpec, types[first:])),
+        consts=types,
+        arena_bytes=offset,
     )
-    writes = ranges[len(inputs) :]
-    dispatch = Dispatch(kernel, ranges, grid, metadata, ranges, writes)
-    # A result, so that a call is no empty program.
-    results = tuple(
-        ResultSpec(types[number], const_index=number) for number in range(len(arrays))
-    )
-    program = Program((dispatch,), (), results, consts=types)
-    executable = Executable(where, program, buffers)
-    _, completion = executable.call([])
+    executable = Executable(where, program, [where.upload(array) for array in arrays])
+    buffers, completion = executable.call([])
     completion.wait()
     written = [np.empty_like(output) for output in outputs]
-    for out, buffer in zip(written, buffers[len(inputs) :], strict=True):
+    for out, buffer in zip(written, buffers, strict=True):
         where.download(buffer, out)
     executable.close()
     return written
