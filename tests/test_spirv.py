@@ -201,7 +201,7 @@ def test_conversion_is_valid(source: ScalarType, target: ScalarType) -> None:
         (F64, {"Float64"}),
         (I64, {"Int64"}),
     ],
-    ids=str,
+    ids=lambda value: "+".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_capabilities_are_those_used(ty: Type, extra: set[str]) -> None:
     kernel = elementwise(lambda k, a, b: a + b, ty)

@@ -89,12 +89,11 @@ def lcm(x: Any, y: Any) -> Value:
     """The least common multiple, which is 0 where one of the two is."""
     promoted = promote_numbers("lcm", x, y)
     x, y = promoted.operands
+    if promoted.dtype.is_signed:
+        x, y = unary(UnaryOp.ABS, x), unary(UnaryOp.ABS, y)
     divisor = bound(Binary(BinaryOp.GCD), x, y)
     # Of two zeros the divisor is 0, and a quotient by 0 is 0.
-    multiple = multiply(binary(BinaryOp.DIV, x, divisor), y)
-    if promoted.dtype.is_signed:
-        multiple = unary(UnaryOp.ABS, multiple)
-    return result_of(promoted, multiple)
+    return result_of(promoted, multiply(binary(BinaryOp.DIV, x, divisor), y))
 
 
 # --- floats in parts --------------------------------------------------------
@@ -235,7 +234,8 @@ def _power_of_two(exponent: Value, dtype: DType) -> Value:
 def spacing(x: Any) -> Value:
     """The distance to the next float away from zero, with the sign of x.
 
-    By integers, so that subnormal distances count on devices that flush them.
+    That of the largest number is inf, that of inf NaN. By integers, so that subnormal
+    distances count on devices that flush them.
     """
     promoted, x = _operand("spacing", x)
     form = _FORMATS[promoted.dtype]
@@ -243,6 +243,9 @@ def spacing(x: Any) -> Value:
     subnormal = left_shift(1, maximum(subtract(field, 1), 0))
     normal = left_shift(subtract(field, form.mantissa_bits), form.mantissa_bits)
     distance = select(less_equal(field, form.mantissa_bits), subnormal, normal)
+    infinity = form.top << form.mantissa_bits
+    is_largest = equal(bitwise_and(bits, ~form.sign_mask), infinity - 1)
+    distance = select(is_largest, infinity, distance)
     distance = bitwise_or(distance, bitwise_and(bits, form.sign_mask))
     step = bound(BitcastConvert(promoted.dtype), distance)
     return result_of(promoted, select(unary(UnaryOp.ISFINITE, x), step, math.nan))

@@ -168,6 +168,7 @@ class GlobalTable:
     vkEnumerateInstanceLayerProperties: Callable[[Any, Any], int]
     vkEnumerateInstanceExtensionProperties: Callable[[Any, Any, Any], int]
 
+
 INSTANCE_FUNCTIONS = (
     "vkDestroyInstance",
     "vkEnumeratePhysicalDevices",
@@ -199,6 +200,7 @@ class InstanceTable:
     vkGetDeviceProcAddr: Callable[[int, Any], Any]
     vkCreateDebugUtilsMessengerEXT: Callable[[int, Any, Any, Any], int]
     vkDestroyDebugUtilsMessengerEXT: Callable[[int, int, Any], None]
+
 
 DEVICE_FUNCTIONS = (
     "vkDestroyDevice",

@@ -1,0 +1,448 @@
+"""The rows of elementwise primitives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.dtypes import ALL, DType
+from poot.core.op import Op
+from poot.core.ops.elementwise import (
+    PREDICATES,
+    Binary,
+    BinaryOp,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    CompareOp,
+    Select,
+    Unary,
+    UnaryOp,
+)
+from poot.core.types import TensorType
+from tests import op_references as ref
+from tests.op_row import BOOL, FLOATS, INTEGERS, MOVED, SIGNED, Case, Domain, OpRow
+
+_U, _B, _C = UnaryOp, BinaryOp, CompareOp
+Shapes = tuple[tuple[int, ...], ...]
+
+# Of functions that no device has and poot computes by itself.
+TRANSCENDENTAL = {"f16": 1, "bf16": 1, "f32": 4, "f64": 4}
+EXACT: Mapping[str, float] = {}
+ONE_ULP = {"f16": 1, "bf16": 1, "f32": 1, "f64": 1}
+REFERENCE = {"f16": 1, "bf16": 1, "f32": 4, "f64": 0}
+JAX = {"f16": 2, "bf16": 1, "f32": 8, "f64": 8}
+
+UNARY_SHAPES: tuple[Shapes, ...] = (
+    ((1031,),),
+    ((),),
+    ((0,),),
+    ((1,),),
+    ((3, 5),),
+    ((2, 0, 3),),
+    ((2, 3, 17),),
+)
+BINARY_SHAPES: tuple[Shapes, ...] = (
+    ((1031,), (1031,)),
+    ((), ()),
+    ((5,), ()),
+    ((3, 1), (1, 4)),
+    ((2, 3), (3,)),
+    ((0,), (1,)),
+    ((2, 1, 3), (5, 1)),
+    ((0, 3), (3,)),
+    ((1, 1), (2, 3, 7)),
+)
+TERNARY_SHAPES: tuple[Shapes, ...] = (
+    ((257,), (257,), (257,)),
+    ((), (), ()),
+    ((), (5, 3), ()),
+    ((3,), (2, 1), (2, 3)),
+    ((0,), (0,), ()),
+)
+
+
+def applications(op: Op, shapes: Sequence[Shapes]) -> Callable[[DType], list[Case]]:
+    """The op on operands of one dtype, of each of the shapes."""
+
+    def cases(dtype: DType) -> list[Case]:
+        return [Case(op, tuple(TensorType(s, dtype) for s in each)) for each in shapes]
+
+    return cases
+
+
+def unary(
+    member: UnaryOp,
+    reference: ref.Reference,
+    jax: str | Callable[..., Any] | None,
+    *domains: Domain,
+    dtypes: tuple[DType, ...] = FLOATS,
+    **rest: Any,
+) -> OpRow:
+    op = Unary(member)
+    return OpRow(
+        op.key,
+        dtypes,
+        applications(op, UNARY_SHAPES),
+        reference,
+        jax,
+        domains or ((-100.0, 100.0),),
+        special=1,
+        **rest,
+    )
+
+
+def binary(
+    member: BinaryOp,
+    reference: ref.Reference,
+    jax: str | Callable[..., Any] | None,
+    *domains: Domain,
+    dtypes: tuple[DType, ...],
+    **rest: Any,
+) -> OpRow:
+    op = Binary(member)
+    return OpRow(
+        op.key,
+        dtypes,
+        applications(op, BINARY_SHAPES),
+        reference,
+        jax,
+        domains or ((-100.0, 100.0),),
+        special=2,
+        **rest,
+    )
+
+
+def transcendental(
+    member: UnaryOp,
+    function: Callable[..., Any],
+    jax: str,
+    *domains: Domain,
+    **rest: Any,
+) -> OpRow:
+    limits = {
+        "ulps": TRANSCENDENTAL,
+        "reference_ulps": REFERENCE,
+        "jax_ulps": JAX,
+        **rest,
+    }
+    return unary(member, ref.native(function), jax, *domains, **limits)
+
+
+_UNIT = (-1.0, 1.0)
+
+TRANSCENDENTALS = [
+    transcendental(_U.EXP, np.exp, "lax.exp", (-87.0, 88.0)),
+    transcendental(_U.EXP2, np.exp2, "lax.exp2", (-125.0, 127.0)),
+    transcendental(_U.EXPM1, np.expm1, "lax.expm1", (-20.0, 88.0)),
+    transcendental(_U.LOG, np.log, "lax.log", (0.0, 10.0)),
+    transcendental(_U.LOG2, np.log2, "numpy.log2", (0.0, 10.0)),
+    transcendental(_U.LOG10, np.log10, "numpy.log10", (0.0, 10.0)),
+    transcendental(_U.LOG1P, np.log1p, "lax.log1p", (-1.0, 10.0)),
+    transcendental(_U.RSQRT, lambda x: 1 / np.sqrt(x), "lax.rsqrt", (0.0, 100.0)),
+    transcendental(_U.CBRT, np.cbrt, "lax.cbrt"),
+    transcendental(_U.SIN, np.sin, "lax.sin"),
+    transcendental(_U.COS, np.cos, "lax.cos"),
+    transcendental(_U.TAN, np.tan, "lax.tan"),
+    transcendental(_U.ASIN, np.arcsin, "lax.asin", _UNIT),
+    transcendental(_U.ACOS, np.arccos, "lax.acos", _UNIT),
+    transcendental(_U.ATAN, np.arctan, "lax.atan"),
+    transcendental(_U.SINH, np.sinh, "lax.sinh", (-88.0, 88.0)),
+    transcendental(_U.COSH, np.cosh, "lax.cosh", (-88.0, 88.0)),
+    transcendental(_U.TANH, np.tanh, "lax.tanh", (-10.0, 10.0)),
+    transcendental(_U.ASINH, np.arcsinh, "lax.asinh"),
+    transcendental(_U.ACOSH, np.arccosh, "lax.acosh", (1.0, 100.0)),
+    transcendental(_U.ATANH, np.arctanh, "lax.atanh", _UNIT),
+    transcendental(
+        _U.ERF, np.vectorize(math.erf, [np.float64]), "lax.erf", (-4.0, 4.0)
+    ),
+    transcendental(
+        _U.ERFC, np.vectorize(math.erfc, [np.float64]), "lax.erfc", (-4.0, 9.0)
+    ),
+]
+
+UNARIES = [
+    unary(_U.SQRT, ref.native(np.sqrt), "lax.sqrt", (0.0, 100.0)),
+    unary(
+        _U.RECIP,
+        ref.native(lambda x: 1 / x),
+        "lax.reciprocal",
+        ulps=EXACT,
+        jax_ulps=JAX,
+    ),
+    unary(_U.FLOOR, ref.native(np.floor), "lax.floor"),
+    unary(_U.CEIL, ref.native(np.ceil), "lax.ceil"),
+    unary(_U.TRUNC, ref.native(np.trunc), "numpy.trunc"),
+    unary(
+        _U.ROUND,
+        ref.native(np.rint),
+        lambda j, op, x: j.lax.round(x, j.lax.RoundingMethod.TO_NEAREST_EVEN),
+    ),
+    unary(
+        _U.NEG,
+        ref.by_kind(
+            floats=ref.native(np.negative), integers=ref.on_integers(lambda _, a: -a)
+        ),
+        "lax.neg",
+        dtypes=FLOATS + INTEGERS,
+    ),
+    unary(
+        _U.ABS,
+        ref.by_kind(
+            floats=ref.native(np.abs), integers=ref.on_integers(lambda _, a: abs(a))
+        ),
+        "lax.abs",
+        dtypes=FLOATS + INTEGERS,
+    ),
+    unary(
+        _U.SIGN,
+        ref.by_kind(
+            floats=ref.on_floats(ref.sign),
+            integers=ref.on_integers(lambda _, a: (a > 0) - (a < 0)),
+        ),
+        "lax.sign",
+        dtypes=FLOATS + INTEGERS,
+    ),
+    unary(
+        _U.NOT,
+        ref.by_kind(
+            floats=ref.unchanged(np.invert),
+            integers=ref.on_integers(lambda _, a: ~a),
+            bools=ref.unchanged(np.logical_not),
+        ),
+        "lax.bitwise_not",
+        dtypes=INTEGERS + BOOL,
+    ),
+    unary(_U.CLZ, ref.on_integers(ref.leading_zeros), "lax.clz", dtypes=INTEGERS),
+    unary(
+        _U.POPCOUNT,
+        ref.on_integers(ref.ones),
+        "lax.population_count",
+        dtypes=INTEGERS,
+    ),
+    unary(_U.ISNAN, ref.unchanged(np.isnan), "numpy.isnan"),
+    unary(_U.ISINF, ref.unchanged(np.isinf), "numpy.isinf"),
+    unary(_U.ISFINITE, ref.unchanged(np.isfinite), "lax.is_finite"),
+    unary(_U.SIGNBIT, ref.unchanged(np.signbit), "numpy.signbit"),
+]
+assert {_U.ISNAN, _U.ISINF, _U.ISFINITE, _U.SIGNBIT} == PREDICATES
+
+
+def _by_zero(op: Op, a: Any, b: Any) -> Any:
+    return b == 0
+
+
+def _negative_exponent(op: Op, a: Any, b: Any) -> Any:
+    return b < 0
+
+
+def arithmetic(
+    member: BinaryOp,
+    floats: Callable[..., Any],
+    integers: Callable[..., int],
+    jax: str,
+    *domains: Domain,
+    **rest: Any,
+) -> OpRow:
+    reference = ref.by_kind(
+        floats=ref.native(floats), integers=ref.on_integers(integers)
+    )
+    return binary(member, reference, jax, *domains, dtypes=FLOATS + INTEGERS, **rest)
+
+
+def bitwise(member: BinaryOp, function: Callable[[int, int], int], jax: str) -> OpRow:
+    integers = ref.on_integers(lambda _, a, b: function(a, b))
+    reference = ref.by_kind(
+        floats=integers,
+        integers=integers,
+        bools=lambda op, a, b: function(a, b),
+    )
+    return binary(member, reference, jax, dtypes=INTEGERS + BOOL)
+
+
+def shift(member: BinaryOp, function: Callable[..., int], jax: str) -> OpRow:
+    return binary(
+        member,
+        ref.on_integers(function),
+        jax,
+        (-100.0, 100.0),
+        (-2.0, 70.0),
+        dtypes=INTEGERS,
+    )
+
+
+def extremum(member: BinaryOp, function: Callable[..., Any], jax: str) -> OpRow:
+    reference = ref.by_kind(
+        floats=ref.on_floats(function),
+        integers=ref.unchanged(np.maximum if member is _B.MAX else np.minimum),
+    )
+    return binary(member, reference, jax, dtypes=FLOATS + INTEGERS + BOOL)
+
+
+BINARIES = [
+    arithmetic(_B.ADD, np.add, lambda _, a, b: a + b, "lax.add"),
+    arithmetic(_B.SUB, np.subtract, lambda _, a, b: a - b, "lax.sub"),
+    arithmetic(_B.MUL, np.multiply, lambda _, a, b: a * b, "lax.mul"),
+    arithmetic(_B.DIV, np.divide, ref.divide, "lax.div", jax_differs=_by_zero),
+    arithmetic(_B.REM, np.fmod, ref.remainder, "lax.rem", jax_differs=_by_zero),
+    arithmetic(
+        _B.POW,
+        np.power,
+        ref.power,
+        "lax.pow",
+        (0.0, 20.0),
+        (-6.0, 6.0),
+        ulps=TRANSCENDENTAL,
+        reference_ulps=REFERENCE,
+        jax_ulps={"f16": 2, "bf16": 1, "f32": 16, "f64": 16},
+        jax_differs=_negative_exponent,
+    ),
+    extremum(_B.MAX, ref.largest, "lax.max"),
+    extremum(_B.MIN, ref.smallest, "lax.min"),
+    binary(
+        _B.ATAN2,
+        ref.native(np.arctan2),
+        "lax.atan2",
+        dtypes=FLOATS,
+        ulps=TRANSCENDENTAL,
+        reference_ulps=REFERENCE,
+        jax_ulps=JAX,
+    ),
+    binary(
+        _B.HYPOT,
+        ref.native(np.hypot),
+        "numpy.hypot",
+        dtypes=FLOATS,
+        ulps=TRANSCENDENTAL,
+        reference_ulps=REFERENCE,
+        jax_ulps=JAX,
+    ),
+    binary(_B.NEXTAFTER, ref.next_after, "lax.nextafter", dtypes=FLOATS),
+    binary(_B.COPYSIGN, ref.unchanged(np.copysign), "numpy.copysign", dtypes=FLOATS),
+    bitwise(_B.AND, lambda a, b: a & b, "lax.bitwise_and"),
+    bitwise(_B.OR, lambda a, b: a | b, "lax.bitwise_or"),
+    bitwise(_B.XOR, lambda a, b: a ^ b, "lax.bitwise_xor"),
+    shift(_B.SHL, ref.shift_left, "lax.shift_left"),
+    shift(_B.SHR, ref.shift_right, "lax.shift_right_arithmetic"),
+    shift(_B.SHR_LOGICAL, ref.shift_right_logical, "lax.shift_right_logical"),
+    binary(
+        _B.GCD,
+        ref.on_integers(lambda _, a, b: math.gcd(a, b)),
+        "numpy.gcd",
+        dtypes=INTEGERS,
+    ),
+    binary(
+        _B.GE,
+        lambda op, a, b: np.asarray(a >= b).astype(a.dtype),
+        lambda j, op, a, b: (a >= b).astype(a.dtype),
+        dtypes=FLOATS + INTEGERS,
+    ),
+    binary(_B.GE_U, ref.on_integers(ref.greater_equal_unsigned), None, dtypes=SIGNED),
+]
+
+COMPARES = [
+    OpRow(
+        Compare(member).key,
+        FLOATS + INTEGERS + BOOL,
+        applications(Compare(member), BINARY_SHAPES),
+        ref.unchanged(function),
+        f"lax.{member.value}",
+        special=2,
+    )
+    for member, function in (
+        (_C.EQ, np.equal),
+        (_C.NE, np.not_equal),
+        (_C.LT, np.less),
+        (_C.LE, np.less_equal),
+        (_C.GT, np.greater),
+        (_C.GE, np.greater_equal),
+    )
+]
+
+
+def _select_cases(dtype: DType) -> list[Case]:
+    return [
+        Case(
+            Select(),
+            (
+                TensorType(condition, kind),
+                TensorType(if_true, dtype),
+                TensorType(if_false, dtype),
+            ),
+        )
+        for condition, if_true, if_false in TERNARY_SHAPES
+        for kind in (dtypes.bool_, dtypes.int32)
+    ]
+
+
+def _cast_cases(dtype: DType) -> list[Case]:
+    shapes = ((517,), (), (0, 3), (1, 5))
+    targets = [
+        to
+        for to in ALL
+        if not to.name.startswith("f8") or (dtype.is_float and dtype.itemsize <= 4)
+    ]
+    return [
+        Case(Cast(to), (TensorType(shape, dtype),))
+        for to in targets
+        for shape in (shapes if to is dtypes.float32 else shapes[:1])
+    ]
+
+
+def _bitcast_cases(dtype: DType) -> list[Case]:
+    cases = []
+    for to in ALL:
+        if to.is_bool != dtype.is_bool:
+            continue
+        ratio = to.itemsize // dtype.itemsize
+        last = (ratio,) if ratio > 1 else ()
+        cases += [
+            Case(BitcastConvert(to), (TensorType((*shape, *last), dtype),))
+            for shape in ((3, 5), (), (0,))
+        ]
+    return cases
+
+
+OTHERS = [
+    OpRow(
+        Select().key,
+        MOVED,
+        _select_cases,
+        lambda op, c, a, b: np.where(c != 0, a, b),
+        lambda j, op, c, a, b: j.numpy.where(c != 0, a, b),
+        ((-1.0, 1.0), (-100.0, 100.0)),
+    ),
+    OpRow(
+        Cast(dtypes.float32).key,
+        ALL,
+        _cast_cases,
+        lambda op, x: ref.convert(x, op.to),
+        lambda j, op, x: j.lax.convert_element_type(x, op.to.numpy),
+        ((-300.0, 300.0),),
+    ),
+    OpRow(
+        BitcastConvert(dtypes.float32).key,
+        ALL,
+        _bitcast_cases,
+        ref.bitcast,
+        lambda j, op, x: j.lax.bitcast_convert_type(x, op.to.numpy),
+    ),
+    OpRow(
+        Clamp().key,
+        FLOATS + INTEGERS,
+        applications(Clamp(), TERNARY_SHAPES),
+        ref.by_kind(
+            floats=ref.on_floats(ref.clamp),
+            integers=ref.unchanged(lambda a, x, b: np.minimum(np.maximum(x, a), b)),
+        ),
+        lambda j, op, a, x, b: j.numpy.minimum(j.numpy.maximum(x, a), b),
+        ((-100.0, 0.0), (-100.0, 100.0), (-10.0, 100.0)),
+    ),
+]
+
+ROWS = [*TRANSCENDENTALS, *UNARIES, *BINARIES, *COMPARES, *OTHERS]
