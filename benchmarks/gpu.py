@@ -2,8 +2,8 @@
 
     python benchmarks/gpu.py [--json FILE]
 
-Medians over calls that are warmed up for at least half a second, since an idle card runs
-at a fraction of its clock. Inputs are fresh random data; results are checked.
+Medians over calls that are warmed up for at least half a second, since an idle card
+runs at a fraction of its clock. Inputs are fresh random data; results are checked.
 """
 
 from __future__ import annotations

@@ -168,7 +168,6 @@ class GlobalTable:
     vkEnumerateInstanceLayerProperties: Callable[[Any, Any], int]
     vkEnumerateInstanceExtensionProperties: Callable[[Any, Any, Any], int]
 
-
 INSTANCE_FUNCTIONS = (
     "vkDestroyInstance",
     "vkEnumeratePhysicalDevices",
@@ -200,7 +199,6 @@ class InstanceTable:
     vkGetDeviceProcAddr: Callable[[int, Any], Any]
     vkCreateDebugUtilsMessengerEXT: Callable[[int, Any, Any, Any], int]
     vkDestroyDebugUtilsMessengerEXT: Callable[[int, int, Any], None]
-
 
 DEVICE_FUNCTIONS = (
     "vkDestroyDevice",
