@@ -1,7 +1,7 @@
 """Semantic search with all-MiniLM-L6-v2, a BERT encoder, as plain functions on poot.
 
-python examples/embed.py                      # asks a few questions about README.md
-python examples/embed.py "your question" --text FILE
+    python examples/embed.py                      # asks a few questions about README.md
+    python examples/embed.py "your question" --text FILE
 """
 
 from __future__ import annotations
