@@ -381,7 +381,6 @@ def test_log_of_sums() -> None:
     for name in ("logaddexp", "logaddexp2"):
         result = np.asarray(getattr(jnp, name)(x, y))
         with np.errstate(all="ignore"):
-            with np.errstate(all="ignore"):
             exact = getattr(np, name)(*wide)
         np.testing.assert_array_equal(result[:6], exact[:6].astype(np.float32))
         # Near a sum of 1 the logarithm is a difference of numbers of this size.
