@@ -100,13 +100,12 @@ def expected(case: Case) -> tuple[Any, Any]:
         shapes = jax.eval_shape(lambda operands: call(**operands), case.operands)
         types = jax.tree.leaves(shapes)
     if case.values is not UNSET:
-        values = case.values
+        leaves = [case.values]
     else:
         given = {
             name: x if case.native else _wide(x) for name, x in case.operands.items()
         }
-        values = case.evaluate(np, case.numpy, **given)
-    leaves = _leaves(values) if types is None or len(types) > 1 else [values]
+        leaves = _leaves(case.evaluate(np, case.numpy, **given))
     wanted = [t.dtype for t in types] if types else [np.dtype(case.dtype)]
     return [_narrowed(x, d) for x, d in zip(leaves, wanted, strict=True)], types
 
