@@ -221,9 +221,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Value:
 def select_n(which: Any, *cases: Any) -> Value:
     """The element of the case that `which` (bool, or i32 from 0 up) numbers."""
     chosen = as_value(which, "lax.select_n")
+    _same_shape("select_n", *cases)
     _require_selector(chosen, cases)
     promoted = same_dtype("select_n", *cases)
-    _same_shape("select_n", *cases)
     result = promoted.operands[-1]
     for number in reversed(range(len(cases) - 1)):
         is_later = chosen

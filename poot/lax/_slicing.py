@@ -61,7 +61,7 @@ def slice_in_dim(
     if step < 1:
         raise ShapeError(f"lax.slice_in_dim: stride {step} is not positive")
     start, limit, _ = builtins.slice(start_index, limit_index).indices(x.shape[axis])
-    return _sliced(x, axis, start, builtins.max(start, limit), step)
+    return _sliced(x, axis, start, limit, step)
 
 
 def index_in_dim(
