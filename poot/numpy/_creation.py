@@ -14,7 +14,7 @@ from poot.core.dtypes import DType
 from poot.core.errors import RangeError, ShapeError
 from poot.core.interpreter import current
 from poot.core.ops.elementwise import UnaryOp
-from poot.core.ops.shape import Concat, Iota
+from poot.core.ops.shape import Concat
 from poot.interpreters.arithmetic import (
     add,
     equal,
@@ -53,7 +53,7 @@ from poot.interpreters.shaping import (
     moveaxis,
     reshape,
 )
-from poot.lax._shape import filled
+from poot.lax._shape import broadcasted_iota, filled
 
 # --- from data --------------------------------------------------------------
 
@@ -69,6 +69,8 @@ def asarray(a: Any, dtype: Any = None) -> Value:
     if wanted is None:
         return as_value(a, "poot.numpy.asarray")
     if is_number(a) and not (wanted.is_integer and dtype_of(a).dtype.is_float):
+        if wanted.is_integer:
+            _require_range([a], wanted)
         lifted: Value = current().lift(scalar(a, wanted))
         return lifted
     if isinstance(a, np.ndarray) and wanted.itemsize == a.dtype.itemsize == 8:
@@ -217,12 +219,6 @@ def empty_like(a: Any, dtype: Any = None, shape: Any = None) -> Value:
 # --- ranges -----------------------------------------------------------------
 
 
-def iota(dtype: DType, shape: tuple[int, ...], axis: int) -> Value:
-    """The index along one axis, as numbers."""
-    value: Value = Iota(dtype, shape, axis).bind()
-    return value
-
-
 def _plain_number(x: Any) -> int | float:
     """A bound of a range: its numbers make the shape, so they are needed here."""
     if dtype_of(x, "poot.numpy.arange").dtype.is_float:
@@ -243,7 +239,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
         raise ShapeError("poot.numpy.arange: the step is 0, needs another number")
     count = max(0, _count(end - first, stride))
     compute = wanted.compute
-    index = iota(compute, (count,), 0)
+    index = broadcasted_iota(compute, (count,), 0)
     if stride != 1:
         index = multiply(index, scalar(stride, compute))
     if first != 0:
@@ -276,7 +272,7 @@ def linspace(
     compute = wanted.compute if wanted.is_float else given.compute
     first, last = (cast_to(x, compute).with_weak(False) for x in (start, stop))
     steps = count - 1 if endpoint else count
-    part = iota(compute, (count,), 0)
+    part = broadcasted_iota(compute, (count,), 0)
     if steps > 0:
         part = true_divide(part, float(steps))
     rank = max(first.ndim, last.ndim)
@@ -298,8 +294,8 @@ def linspace(
 
 def _row_and_column(rows: int, columns: int, k: Any) -> tuple[Value, Value]:
     """The row index, moved by k, and the column index, to be compared."""
-    row = iota(default_int(), (rows, 1), 0)
-    return add(row, k), iota(default_int(), (1, columns), 1)
+    row = broadcasted_iota(default_int(), (rows, 1), 0)
+    return add(row, k), broadcasted_iota(default_int(), (1, columns), 1)
 
 
 def _sizes(where: str, n: Any, m: Any) -> tuple[int, int]:
@@ -367,8 +363,12 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
             tuple(size if axis == own else 1 for axis, size in enumerate(sizes))
             for own in range(len(sizes))
         ]
-        return tuple(iota(wanted, shape, own) for own, shape in enumerate(shapes))
+        return tuple(
+            broadcasted_iota(wanted, shape, own) for own, shape in enumerate(shapes)
+        )
     if not sizes:
         return zeros((0,), wanted)
-    rows = [iota(wanted, (1, *sizes), axis + 1) for axis in range(len(sizes))]
+    rows = [
+        broadcasted_iota(wanted, (1, *sizes), axis + 1) for axis in range(len(sizes))
+    ]
     return rows[0] if len(rows) == 1 else Concat(0).bind(*rows)

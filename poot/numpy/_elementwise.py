@@ -20,12 +20,6 @@ from poot.interpreters.arithmetic import (
     unary,
     unary_inexact,
 )
-from poot.interpreters.arithmetic import (
-    multiply as _multiply,
-)
-from poot.interpreters.arithmetic import (
-    subtract as _subtract,
-)
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import (
     as_value,
@@ -72,7 +66,7 @@ def square(x: Any) -> Value:
     """x times x; bools count as integers."""
     if dtype_of(x, "square").dtype.is_bool:
         x = cast_to(as_value(x), dtypes.int32)
-    return _multiply(x, x)
+    return arithmetic.multiply(x, x)
 
 
 @ufunc
@@ -256,14 +250,14 @@ def logaddexp2(x: Any, y: Any) -> Value:
 def _logaddexp2(x: Any, y: Any) -> Value:
     def tail(distance: Value) -> Value:
         natural = unary(UnaryOp.LOG1P, unary(UnaryOp.EXP2, distance))
-        return _multiply(natural, 1 / math.log(2))
+        return arithmetic.multiply(natural, 1 / math.log(2))
 
     return _log_of_sum(x, y, tail)
 
 
 def _log_of_sum(x: Any, y: Any, tail: Callable[[Value], Value]) -> Value:
     """The larger one, plus what the other adds at that distance below it."""
-    distance = _subtract(x, y)
+    distance = arithmetic.subtract(x, y)
     below = unary(UnaryOp.NEG, unary(UnaryOp.ABS, distance))
     total = arithmetic.add(rounding.maximum(x, y), tail(below))
     # Of two equal infinities the distance is NaN, and their sum is the result.
@@ -278,24 +272,30 @@ def sinc(x: Any) -> Value:
 
 def _sinc(x: Any) -> Value:
     nearest = unary(UnaryOp.ROUND, x)
-    sine = unary(UnaryOp.SIN, _multiply(_subtract(x, nearest), math.pi))
-    half = _multiply(nearest, 0.5)
+    sine = unary(
+        UnaryOp.SIN, arithmetic.multiply(arithmetic.subtract(x, nearest), math.pi)
+    )
+    half = arithmetic.multiply(nearest, 0.5)
     is_odd = not_equal(unary(UnaryOp.FLOOR, half), half)
     sine = select(is_odd, unary(UnaryOp.NEG, sine), sine)
-    ratio = arithmetic.true_divide(sine, _multiply(x, math.pi))
+    ratio = arithmetic.true_divide(sine, arithmetic.multiply(x, math.pi))
     return select(equal(x, 0), 1.0, ratio)
 
 
 @ufunc
 def deg2rad(x: Any) -> Value:
     """Degrees as radians."""
-    return in_compute_dtype("deg2rad", lambda x: _multiply(x, math.pi / 180), x)
+    return in_compute_dtype(
+        "deg2rad", lambda x: arithmetic.multiply(x, math.pi / 180), x
+    )
 
 
 @ufunc
 def rad2deg(x: Any) -> Value:
     """Radians as degrees."""
-    return in_compute_dtype("rad2deg", lambda x: _multiply(x, 180 / math.pi), x)
+    return in_compute_dtype(
+        "rad2deg", lambda x: arithmetic.multiply(x, 180 / math.pi), x
+    )
 
 
 radians = deg2rad

@@ -27,7 +27,8 @@ from poot.interpreters.shaping import (
     swapaxes,
     transpose,
 )
-from poot.numpy._creation import asarray, iota, triangle
+from poot.lax import broadcasted_iota
+from poot.numpy._creation import asarray, triangle
 from poot.numpy._joining import concatenate
 from poot.numpy._operands import bound
 
@@ -129,7 +130,7 @@ def _rolled(x: Value, shift: Any, axis: int) -> Value:
     if not size:
         return x
     if is_value(shift):
-        moved = arithmetic.subtract(iota(dtypes.int32, (size,), 0), shift)
+        moved = arithmetic.subtract(broadcasted_iota(dtypes.int32, (size,), 0), shift)
         source = arithmetic.remainder(moved, size)
         return take_axis(x, source, axis, GatherMode.PROMISE)
     cut = -operator.index(shift) % size

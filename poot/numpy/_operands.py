@@ -10,7 +10,6 @@ from poot.core.errors import ArgumentError
 from poot.core.op import Op
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import (
-    as_value,
     cast_to,
     converted,
     promote_inexact,
@@ -52,8 +51,3 @@ def bound(op: Op, *operands: Any) -> Value:
     """Bind an op of one result on operands of the right dtypes."""
     result: Value = op.bind(*operands)
     return result
-
-
-def values(where: str, *xs: Any) -> list[Value]:
-    """All operands as values; numbers stay weak."""
-    return [as_value(x, f"poot.numpy.{where}") for x in xs]

@@ -29,7 +29,8 @@ from poot.interpreters.shaping import (
     ravel,
     reshape,
 )
-from poot.numpy._creation import asarray, iota
+from poot.lax import broadcasted_iota
+from poot.numpy._creation import asarray
 
 _MODES = {
     None: GatherMode.FILL,
@@ -123,7 +124,7 @@ def _along_last(x: Value, index: Value, mode: Any, fill_value: Any) -> Value:
     index = checked_index(index, size, x.ndim - 1)
     inside = bitwise_and(greater_equal(index, 0), less(index, size))
     lead = x.shape[:-1]
-    row = reshape(iota(dtypes.int32, (math.prod(lead),), 0), (*lead, 1))
+    row = reshape(broadcasted_iota(dtypes.int32, (math.prod(lead),), 0), (*lead, 1))
     place = cast_to(clip(index, 0, size - 1), dtypes.int32)
     flat = add(multiply(row, size), place)
     if gather is GatherMode.FILL:
