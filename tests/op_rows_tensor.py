@@ -201,6 +201,12 @@ def _gather_in_jax(j: Any, op: Gather, src: Any, idx: Any) -> Any:
     return j.numpy.take(src, outside, op.axis, mode="fill")
 
 
+def _dynamic_slice_in_jax(j: Any, op: DynamicSlice, x: Any, *starts: Any) -> Any:
+    """In JAX a negative start counts from the end: here it is clamped to 0."""
+    clamped = [j.numpy.maximum(start, 0) for start in starts]
+    return j.lax.dynamic_slice(x, clamped, op.sizes)
+
+
 def _dynamic_slice_cases(dtype: DType) -> list[Case]:
     places = (
         ((7,), (3,), dtypes.int32),
@@ -235,7 +241,7 @@ INDEXING = [
         MOVED,
         _dynamic_slice_cases,
         ref.dynamic_slice,
-        lambda j, op, x, *starts: j.lax.dynamic_slice(x, starts, op.sizes),
+        _dynamic_slice_in_jax,
         ((-100.0, 100.0), (-3.0, 9.0)),
     ),
 ]
