@@ -30,6 +30,12 @@ def _forbidden(op: Any, *_: Any) -> Any:
     raise AssertionError(f"{op} was computed on the host, though there is a device")
 
 
+def forbid_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every rule of the oracle raise, so that the host computes nothing."""
+    rules = dict.fromkeys(impl._rules, _forbidden)
+    monkeypatch.setattr(impl, "_rules", rules)
+
+
 @pytest.fixture(params=["device", "oracle"])
 def each_backend(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -43,8 +49,7 @@ def each_backend(
     if chosen is None:
         pytest.skip("no Vulkan device")
     if on_device:
-        rules = dict.fromkeys(impl._rules, _forbidden)
-        monkeypatch.setattr(impl, "_rules", rules)
+        forbid_oracle(monkeypatch)
     use_backend(chosen)
     poot.clear_caches()
     try:

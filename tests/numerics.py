@@ -45,8 +45,12 @@ def ordinals(x: Array) -> Array:
 def ulps(a: Array, b: Array) -> Array:
     """How many floats apart: 0 for NaN and NaN, huge where one alone is NaN."""
     assert a.dtype == b.dtype, (a.dtype, b.dtype)
-    # The difference of two f64 may leave int64: in floats it is exact enough.
-    distance = np.abs(ordinals(a).astype(np.float64) - ordinals(b))
+    one, other = ordinals(a), ordinals(b)
+    # Across zero the distance is a sum, which may leave int64 but not uint64.
+    sizes = np.abs(one).astype(np.uint64), np.abs(other).astype(np.uint64)
+    apart = np.maximum(*sizes) - np.minimum(*sizes)
+    across = (one < 0) != (other < 0)
+    distance = np.where(across, sizes[0] + sizes[1], apart).astype(np.float64)
     zeros_differ = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
     distance = np.where(is_nan(a) & is_nan(b), 0.0, distance)
     return np.where((is_nan(a) != is_nan(b)) | zeros_differ, np.inf, distance)

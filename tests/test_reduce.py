@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
-from tests.kernel_harness import assert_exact, one_op, oracle, plan_graph, run_graph
+from poot.lowering.compile import lower
+from tests.kernel_harness import (
+    assert_exact,
+    device,
+    one_op,
+    oracle,
+    plan_graph,
+    run_graph,
+)
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
@@ -181,3 +189,15 @@ def test_random_sums_stay_close_to_the_oracle():
         (got,), (wanted,) = run_graph(graph, (x,)), oracle(graph, (x,))
         scale = np.abs(x).sum(axis)
         assert (np.abs(got - wanted) <= 4e-7 * scale).all()
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.float16])
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("profile", PROFILES, ids=("all", "no storage", "no groups"))
+def test_short_rows_of_small_elements_spare_their_neighbours(dtype, length, profile):
+    """Through the passes, whose row bodies keep the reduced axis."""
+    op = ReduceOp.ANY if dtype is np.bool_ else ReduceOp.SUM
+    x = exact_elements((7, length), dtype, op)
+    x[:, 0] = 1
+    lowered = lower(one_op(Reduce(op, 1, True), x), device().info).graph
+    assert_exact(lowered, (x,), profile)

@@ -11,6 +11,7 @@ from poot.lowering.kernels.coordinates import ZERO, Coordinates, Linear, Strided
 from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.memory import WORD_BYTES
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.reducers import (
     Carriers,
@@ -254,7 +255,9 @@ class _RowKernel:
         rows, length = self.evaluator.size(self.program.rows), self.length
         total = self.coordinates.product((rows, length))
         valid = [k.bool_(True) if v is None else v for v in self._valid(chunk)]
-        if self.program.whole_chunks:
+        # A chunk of less than a word shares its word with the next row.
+        whole_words = lanes * dtype.itemsize % WORD_BYTES == 0
+        if self.program.whole_chunks and whole_words:
             at = k.add(k.mul(self.row, k.index_div(length, lanes)), chunk)
             with k.when(valid[0]):
                 memory = self.evaluator.memory
