@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.contraction import CHUNK, Contraction, Side
 from poot.lowering.kernels.elements import (
-    load_element,
     load_run,
     store_element,
     store_run,
 )
+from poot.lowering.kernels.memory import load_element
 from poot.lowering.kernels.region import Dim
 from poot.lowering.program import Access
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value, Variable
@@ -179,10 +178,3 @@ class Reader:
         """To the type in which products are summed."""
         k, wanted = self._frame.k, self._frame.sum_type
         return value if value.ty is wanted else k.convert(value, wanted)
-
-
-def needs_words(dtype: DType, info: DeviceInfo) -> bool:
-    """Whether single elements of the dtype cannot be stored on their own."""
-    if dtype is dtypes.bool_ or dtype.itemsize == 1:
-        return not (info.storage8 and info.int8)
-    return dtype.itemsize == 2 and not (info.storage16 and info.int16)

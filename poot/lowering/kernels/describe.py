@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -58,7 +59,7 @@ from poot.lowering.kernels.region import (
     Word,
 )
 from poot.lowering.kernels.shapes import axis_runs, common_groups, walked_as_one
-from poot.lowering.plan.layout import Layout, View
+from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.program import TABLE_SPACES, BufferRange
 
 _CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota)
@@ -68,7 +69,6 @@ _BITS = {
     dtypes.bfloat16: dtypes.uint16,
 }
 _ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Clamp)
-ALIGNMENT = 16
 
 
 def needed_values(body: Graph) -> frozenset[ValueId]:
@@ -295,7 +295,7 @@ class _Describer:
         if self._runs is None:
             return shape
         full = (1,) * (self._rank - len(shape)) + shape
-        return tuple(_product(full[start:stop]) for start, stop in self._runs)
+        return tuple(math.prod(full[start:stop]) for start, stop in self._runs)
 
     def _merged_layout(self, layout: Layout) -> Layout:
         if self._runs is None:
@@ -458,13 +458,6 @@ def fill_value(dtype: DType) -> Scalar:
     if dtype.is_unsigned:
         return Scalar(dtype, (1 << dtype.bits) - 1)
     return Scalar.of(True if dtype.is_bool else float("nan"), dtype)
-
-
-def _product(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 def alignment_of(view: View) -> int:

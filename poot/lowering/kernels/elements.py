@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from poot.core import dtypes
 from poot.core.dtypes import DType
+from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.memory import (
     WORD_BYTES,
-    form,
-    from_bits,
     from_words,
     to_bits,
     to_words,
@@ -19,15 +19,11 @@ from poot.lowering.spirv.types import U32, vector
 _UNIT_WORDS = 4
 
 
-def load_element(
-    k: KernelBuilder, pointer: Pointer, dtype: DType, index: Value, bound: Size
-) -> Value:
-    """Element `index` of `bound`; past the end, the last."""
-    if dtype.itemsize > WORD_BYTES:
-        return k.bitcast(k.load(pointer, vector(U32, 2), index, bound), form(dtype))
-    if dtype.itemsize == WORD_BYTES:
-        return from_bits(k, k.load(pointer, U32, index, bound), dtype)
-    return from_bits(k, k.load_small(pointer, dtype.bits, index, bound), dtype)
+def needs_words(dtype: DType, info: DeviceInfo) -> bool:
+    """Whether single elements of the dtype cannot be stored on their own."""
+    if dtype is dtypes.bool_ or dtype.itemsize == 1:
+        return not (info.storage8 and info.int8)
+    return dtype.itemsize == 2 and not (info.storage16 and info.int16)
 
 
 def store_element(
@@ -40,7 +36,7 @@ def store_element(
 ) -> None:
     """Write element `index` of `bound`, if there is one.
 
-    Elements under 32 bits need the device's storage feature of their width.
+    Elements under 32 bits need the device's storage feature: see `needs_words`.
     """
     if dtype.itemsize > WORD_BYTES:
         pair = k.bitcast(value, vector(U32, 2))

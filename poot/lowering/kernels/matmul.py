@@ -25,13 +25,13 @@ from poot.lowering.kernels.contraction import (
     vector_axis,
 )
 from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
-from poot.lowering.kernels.contraction_io import needs_words
 from poot.lowering.kernels.contraction_lanes import (
     depth_step,
     lanes_groups,
     lanes_kernel,
 )
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
+from poot.lowering.kernels.elements import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
@@ -43,6 +43,8 @@ _ROW_COSTS = {4: 2.46, 8: 1.31, 16: 0.87, 32: 0.66}
 _MANY_PRODUCTS = 1 << 23
 # Up to so many rows or columns, each result is a dot product of its own.
 _DOT_ROWS = 2
+# What the k of a split is a multiple of.
+_SPLIT_STEP = 64
 # Partial sums that one pass adds up.
 _MAX_SPLITS = 24
 _TILES = (Tile(64, 64, 16), Tile(32, 32, 16), Tile(16, 16, 8), Tile(8, 8, 8))
@@ -56,11 +58,6 @@ class Schedule:
     rows: int = 0
     tile: Tile = _TILES[0]
 
-    @property
-    def step(self) -> int:
-        """What the k of a split is a multiple of."""
-        return 64
-
     def max_span(self, info: DeviceInfo) -> int:
         """The most k that one invocation may sum."""
         if info.max_loop_trips is None:
@@ -72,7 +69,7 @@ class Schedule:
             "tile": self.tile.depth,
         }[self.kind]
         trips = info.max_loop_trips - spare
-        return max(trips * per_trip // self.step * self.step, self.step)
+        return max(trips * per_trip // _SPLIT_STEP * _SPLIT_STEP, _SPLIT_STEP)
 
 
 def choose(m: int, n: int, info: DeviceInfo, depth: int = 1) -> Schedule:
@@ -191,7 +188,7 @@ def _launch(
     if swapped:
         a, b, m, n, row, column = b, a, n, m, column, row
     most = schedule.max_span(ctx.info)
-    span = k if splits == 1 else -(-k // (splits * schedule.step)) * schedule.step
+    span = k if splits == 1 else -(-k // (splits * _SPLIT_STEP)) * _SPLIT_STEP
     problem = Contraction(
         tuple(words.dim(size) for size in batch),
         words.dim(m),

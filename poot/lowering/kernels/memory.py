@@ -95,6 +95,17 @@ def to_words(k: KernelBuilder, elements: Sequence[Value], dtype: DType) -> list[
 # --- buffers ----------------------------------------------------------------
 
 
+def load_element(
+    k: KernelBuilder, pointer: Pointer, dtype: DType, index: Value, bound: Size
+) -> Value:
+    """Element `index` of `bound`; past the end, the last."""
+    if dtype.itemsize > WORD_BYTES:
+        return k.bitcast(k.load(pointer, vector(U32, 2), index, bound), form(dtype))
+    if dtype.itemsize == WORD_BYTES:
+        return from_bits(k, k.load(pointer, U32, index, bound), dtype)
+    return from_bits(k, k.load_small(pointer, dtype.bits, index, bound), dtype)
+
+
 class ChunkMemory:
     """Loads the elements at a coordinate, stores those of a chunk."""
 
@@ -179,14 +190,8 @@ class ChunkMemory:
     def _element(
         self, pointer: Pointer, dtype: DType, place: Linear, bound: Size
     ) -> Value:
-        k = self.k
         index = self.coordinates.value(place)
-        if dtype.itemsize > WORD_BYTES:
-            pair = k.load(pointer, vector(U32, 2), index, bound)
-            return k.bitcast(pair, form(dtype))
-        if dtype.itemsize == WORD_BYTES:
-            return from_bits(k, k.load(pointer, U32, index, bound), dtype)
-        return from_bits(k, k.load_small(pointer, dtype.bits, index, bound), dtype)
+        return load_element(self.k, pointer, dtype, index, bound)
 
     def store(
         self,
