@@ -156,9 +156,11 @@ class TestElements:
 
     def test_conversions(self) -> None:
         wild = F32([300, -1, -300, 1e10, -1e10, np.nan, np.inf, -np.inf, 255.9, 2**31])
-        for dtype in (U8, I8, I32, U32, F16):
-            both(lambda m, x, d=dtype: m.convert_element_type(x, d), wild)
-            both(lambda m, x, d=dtype: m.convert_element_type(x, d), N)
+        # JAX lets NumPy cast what does not fit, which warns on some processors.
+        with np.errstate(invalid="ignore"):
+            for dtype in (U8, I8, I32, U32, F16):
+                both(lambda m, x, d=dtype: m.convert_element_type(x, d), wild)
+                both(lambda m, x, d=dtype: m.convert_element_type(x, d), N)
         # JAX takes the subnormal for zero.
         truth = lax.convert_element_type(F32([np.nan, 0, -0.0, 1e-45]), bool)
         assert truth.tolist() == [True, False, False, True]
