@@ -332,6 +332,7 @@ def test_progress_is_no_standstill(
     monkeypatch.setattr(own_device.functions, "vkGetSemaphoreCounterValue", crawling)
     monkeypatch.setattr(own_device.functions, "vkWaitSemaphores", waiting)
     queue.wait(40, timeout_s=0.0)
+    assert queue.completed == 40
     monkeypatch.setattr(own_device.functions, "vkGetSemaphoreCounterValue", real)
 
 

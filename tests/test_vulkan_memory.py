@@ -205,6 +205,7 @@ def test_garbage_is_collected_before_an_allocation_fails(
         for _ in range(10):
             cycle: list[Any] = [tiny.allocate(3 * MIB)]
             cycle.append(cycle)
+            assert tiny.memory_statistics().buffers == 1
             del cycle
     finally:
         gc.enable()
