@@ -57,11 +57,16 @@ def ulps(a: Array, b: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def flushed(x: Array) -> Array:
-    """Subnormals of f32, and of bf16 which shares its exponents, as zeros."""
+def flushed(x: Array, edge: bool = False) -> Array:
+    """Subnormals of f32, and of bf16 which shares its exponents, as zeros.
+
+    With `edge` the smallest normal numbers too: devices flush either before rounding
+    up to one of these or after.
+    """
     if as_dtype(x.dtype) not in (float32, bfloat16):
         return x
-    tiny = np.abs(x.astype(np.float32)) < np.float32(SMALLEST_NORMAL_F32)
+    size, normal = np.abs(x.astype(np.float32)), np.float32(SMALLEST_NORMAL_F32)
+    tiny = (size <= normal) if edge else (size < normal)
     return np.where(tiny, np.copysign(np.zeros((), x.dtype), x), x)
 
 
@@ -78,7 +83,10 @@ def assert_same_bits(actual: Any, expected: Array, where: str = "") -> None:
 def assert_close(
     actual: Any, expected: Array, limit: float, where: str = "", flush: bool = False
 ) -> None:
-    """Equal in type, and floats within `limit` ulps; `flush` makes subnormals 0."""
+    """Equal in type, and floats within `limit` ulps.
+
+    `flush` takes subnormals and the smallest normal numbers for zeros.
+    """
     if not as_dtype(expected.dtype).is_float:
         assert_same_bits(actual, expected, where)
         return
@@ -86,7 +94,7 @@ def assert_close(
     assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), where
     one, other = actual, expected
     if flush:
-        one, other = flushed(actual), flushed(expected)
+        one, other = flushed(actual, edge=True), flushed(expected, edge=True)
     _report(ulps(one, other) <= limit, actual, expected, where)
 
 

@@ -21,7 +21,10 @@ from poot.core.errors import (
     ShapeError,
 )
 from tests.numerics import assert_close, assert_same_bits, rng_of
-from tests.numpy_cases import one_backend  # noqa: F401 (a fixture)
+from tests.numpy_cases import (
+    flushes,
+    one_backend,  # noqa: F401 (a fixture)
+)
 
 F16, F32 = np.float16, np.float32
 I8, I32, U8, U32 = np.int8, np.int32, np.uint8, np.uint32
@@ -87,7 +90,10 @@ def both(call: Callable[..., Any], *operands: Any, ulps: float = 0) -> None:
 
 
 def _as_jax(x: Any) -> Any:
-    # JAX's lax takes no bare Python numbers beside arrays of other dtypes.
+    # JAX's lax takes no bare Python numbers beside arrays of other dtypes, and lets
+    # NumPy cast NumPy's arrays, which saturates on some processors only.
+    if isinstance(x, np.ndarray):
+        return jax.numpy.asarray(x)
     return jax.numpy.asarray(x, X.dtype) if isinstance(x, float) else x
 
 
@@ -139,7 +145,7 @@ class TestElements:
         x = F32([-1000, -88, -20, 0, 20, 1000, np.inf, -np.inf, np.nan])
         with np.errstate(all="ignore"):
             right = (1 / (1 + np.exp(-x.astype(np.float64)))).astype(F32)
-        assert_close(lax.logistic(x), right, 4)
+        assert_close(lax.logistic(x), right, 4, flush=flushes())
         assert_close(lax.logistic(x.astype(F16)), right.astype(F16), 1)
 
     def test_choices(self) -> None:
@@ -156,11 +162,9 @@ class TestElements:
 
     def test_conversions(self) -> None:
         wild = F32([300, -1, -300, 1e10, -1e10, np.nan, np.inf, -np.inf, 255.9, 2**31])
-        # JAX lets NumPy cast what does not fit, which warns on some processors.
-        with np.errstate(invalid="ignore"):
-            for dtype in (U8, I8, I32, U32, F16):
-                both(lambda m, x, d=dtype: m.convert_element_type(x, d), wild)
-                both(lambda m, x, d=dtype: m.convert_element_type(x, d), N)
+        for dtype in (U8, I8, I32, U32, F16):
+            both(lambda m, x, d=dtype: m.convert_element_type(x, d), wild)
+            both(lambda m, x, d=dtype: m.convert_element_type(x, d), N)
         # JAX takes the subnormal for zero.
         truth = lax.convert_element_type(F32([np.nan, 0, -0.0, 1e-45]), bool)
         assert truth.tolist() == [True, False, False, True]

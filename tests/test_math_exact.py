@@ -108,12 +108,13 @@ def exact_unary() -> list[tuple[UnaryOp, DType]]:
 
 
 @pytest.mark.parametrize(("op", "dtype"), exact_unary(), ids=str)
-def test_unary(op: UnaryOp, dtype: DType) -> None:
+@pytest.mark.parametrize("keeps", [True, False], ids=["keeps", "flushes"])
+def test_unary(op: UnaryOp, dtype: DType, keeps: bool) -> None:
     x = sample(f"{op}{dtype}", dtype)
-    k = NumpyBuilder(quality=Quality.ROUGH)
+    k = NumpyBuilder(keeps_subnormals=keeps, quality=Quality.ROUGH)
     result = lower_unary(k, op, to_compute_form(k, x), dtype)
     graph = one_op(Unary(op), x)
-    (expected,) = evaluate(graph, x)
+    (expected,) = evaluate(graph, x, flush=not keeps)
     got = from_compute_form(result, dtypes.as_dtype(expected.dtype))
     assert_same_bits(got, expected, f"{op} {dtype}")
 

@@ -84,6 +84,10 @@ _FLOAT_FUNCTIONS: dict[UnaryOp, Function] = {
     _U.ATANH: np.arctanh,
     _U.ERF: _elementwise(math.erf),
     _U.ERFC: _elementwise(math.erfc),
+}
+
+# By the bits, so that no device takes a subnormal number for a whole one.
+_ROUNDINGS: dict[UnaryOp, Function] = {
     _U.FLOOR: np.floor,
     _U.CEIL: np.ceil,
     _U.TRUNC: np.trunc,
@@ -110,6 +114,11 @@ _PREDICATES: dict[UnaryOp, Function] = {
 @impl.define(*(Unary[member] for member in _FLOAT_FUNCTIONS))
 def _float_unary(op: Unary, arithmetic: Arithmetic, x: Array) -> Array:
     return arithmetic.round(_FLOAT_FUNCTIONS[op.op](arithmetic.widen(x)), x.dtype)
+
+
+@impl.define(*(Unary[member] for member in _ROUNDINGS))
+def _rounding(op: Unary, _: Arithmetic, x: Array) -> Array:
+    return round_float(_ROUNDINGS[op.op](x.astype(np.float64)), x.dtype)
 
 
 @impl.define(Unary[_U.SIGN])

@@ -1,4 +1,4 @@
-"""Extremes, signs and neighbours: what a look at the bits decides."""
+"""Extremes, signs, whole and next numbers: what a look at the bits decides."""
 
 from __future__ import annotations
 
@@ -42,6 +42,24 @@ def sign(m: FloatMath, x: Value) -> Value:
     stays = k.logical_or(m.is_zero(x), m.is_nan(x))
     zero = m.with_sign(m.number(0.0), m.sign(x))
     return k.select(stays, k.select(m.is_nan(x), x, zero), unit)
+
+
+def floor(m: FloatMath, x: Value) -> Value:
+    """The largest whole number that is not above x: -1 for a negative subnormal."""
+    return _whole(m, x, m.k.floor(x), m.f.sign_bit, -1.0)
+
+
+def ceil(m: FloatMath, x: Value) -> Value:
+    """The smallest whole number that is not below x: 1 for a positive subnormal."""
+    return _whole(m, x, m.k.ceil(x), 0, 1.0)
+
+
+def _whole(m: FloatMath, x: Value, whole: Value, sign_bit: int, unit: float) -> Value:
+    """`whole`, or `unit` for subnormals of this sign, which some devices take for 0."""
+    if m.keeps_subnormals:
+        return whole
+    subnormal = (m.bits(x) - (sign_bit + 1)) < m.f.implicit_bit - 1
+    return m.k.select(subnormal, m.number(unit), whole)
 
 
 def copysign(m: FloatMath, magnitude: Value, sign: Value) -> Value:
