@@ -174,7 +174,12 @@ def errors(got: Array, exact: Array, dtype: DType, keeps: bool) -> Array:
 
 
 def sweep(
-    function: Function, dtype: DType, count: int, keeps: bool, quality: Quality
+    function: Function,
+    dtype: DType,
+    count: int,
+    keeps: bool,
+    quality: Quality,
+    fuses: bool = False,
 ) -> tuple[Array, Array, list[Array]]:
     """Errors, results and operands of a function at `count` points."""
     name = f"{function}{dtype}"
@@ -182,7 +187,7 @@ def sweep(
         xs = [points(name, dtype, count, function.domain)]
     else:
         xs = list(pairs(name, dtype, count, function.domain))
-    k = NumpyBuilder(keeps_subnormals=keeps, quality=quality)
+    k = NumpyBuilder(keeps_subnormals=keeps, quality=quality, fuses=fuses)
     got = compute(k, function, dtype, *xs)
     wide = np.longdouble if dtype is dtypes.float64 else np.float64
     with np.errstate(all="ignore"):

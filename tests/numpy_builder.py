@@ -50,6 +50,21 @@ class Quality(enum.Enum):
     ROUGH = "rough"  # up to Vulkan's 2.5 ulp off
 
 
+def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a * b + c of f32 with one rounding: the product is exact in f64, the sum odd."""
+    product, addend = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + addend
+    part = total - product
+    rest = (product - (total - part)) + (addend - part)
+    # Where the sum was rounded to an even number, the neighbour on the other side of
+    # the exact one is odd: f32 has so few bits that this one rounds as the exact one.
+    even = (total.view(np.uint64) & 1) == 0
+    toward = np.where(rest > 0, np.inf, -np.inf)
+    odd = np.nextafter(total, toward)
+    inexact = np.isfinite(total) & (rest != 0) & even
+    return np.where(inexact, odd, total).astype(np.float32)
+
+
 class NumpyBuilder:
     """Executes what a kernel writer asks for. `Value.id` is the array."""
 
@@ -59,10 +74,13 @@ class NumpyBuilder:
         keeps_subnormals: bool = True,
         quality: Quality = Quality.RECIPROCAL,
         trusted: bool = False,
+        fuses: bool = False,
         seed: int = 0,
     ) -> None:
         self.info = DeviceInfo(
-            keeps_subnormals32=keeps_subnormals, exact_division32=trusted
+            keeps_subnormals32=keeps_subnormals,
+            exact_division32=trusted,
+            fused_multiply_add32=fuses,
         )
         self.quality = quality
         self.operations = 0
@@ -150,6 +168,11 @@ class NumpyBuilder:
             self.operations += 1
             return self.wrap(-a.id, a.ty)
         return self._integer(a.ty, np.negative, a)
+
+    def fma(self, a: Value, b: Any, c: Any) -> Value:
+        b, c = self.value(b, a.ty), self.value(c, a.ty)
+        assert a.ty is F32
+        return self._float(a.ty, fused, a, b, c)
 
     def fdiv(self, a: Any, b: Any) -> Value:
         a, b = self._pair(a, b)

@@ -14,9 +14,14 @@ from poot.core.ops.elementwise import BinaryOp, UnaryOp
 from tests.math_sweep import BINARY, UNARY, Function, sweep
 from tests.numpy_builder import Quality
 
-# A device that keeps subnormals and divides well, and one that flushes them and
-# divides as badly as Vulkan allows.
-DEVICES = [(True, Quality.RECIPROCAL), (False, Quality.ROUGH)]
+# A device that keeps subnormals and divides well, and two that flush them and divide as
+# badly as Vulkan allows; the last rounds a product and its sum at once.
+DEVICES = [
+    pytest.param(True, Quality.RECIPROCAL, False, id="keeps"),
+    pytest.param(False, Quality.ROUGH, False, id="flushes"),
+    pytest.param(False, Quality.ROUGH, True, id="fuses"),
+    pytest.param(True, Quality.ROUGH, True, id="keeps-fuses"),
+]
 _SLOW_REFERENCE = (UnaryOp.ERF, UnaryOp.ERFC)
 
 pytestmark = pytest.mark.skipif(
@@ -25,20 +30,27 @@ pytestmark = pytest.mark.skipif(
 
 
 def check(
-    function: Function, dtype: DType, count: int, keeps: bool, quality: Quality
+    function: Function,
+    dtype: DType,
+    count: int,
+    keeps: bool,
+    quality: Quality,
+    fuses: bool = False,
 ) -> None:
-    errors, got, xs = sweep(function, dtype, count, keeps, quality)
+    errors, got, xs = sweep(function, dtype, count, keeps, quality, fuses)
     bound = function.ulps64 if dtype is dtypes.float64 else function.ulps32
     worst = np.argsort(-errors)[:5]
     shown = [(*(x[i] for x in xs), got[i], float(errors[i])) for i in worst]
     assert errors.max() <= bound, f"{function} {dtype}: operands, result, ulps: {shown}"
 
 
-@pytest.mark.parametrize(("keeps", "quality"), DEVICES, ids=["keeps", "flushes"])
+@pytest.mark.parametrize(("keeps", "quality", "fuses"), DEVICES)
 @pytest.mark.parametrize("function", UNARY + BINARY, ids=str)
-def test_single_precision(function: Function, keeps: bool, quality: Quality) -> None:
+def test_single_precision(
+    function: Function, keeps: bool, quality: Quality, fuses: bool
+) -> None:
     count = 1 << 12 if function.op in _SLOW_REFERENCE else 1 << 16
-    check(function, dtypes.float32, count, keeps, quality)
+    check(function, dtypes.float32, count, keeps, quality, fuses)
 
 
 @pytest.mark.parametrize("quality", [Quality.RECIPROCAL, Quality.ROUGH], ids=str)

@@ -18,7 +18,7 @@ from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.opcodes import Glsl, Op
 from poot.lowering.spirv.types import F32
 from poot.lowering.spirv.value import Value
-from poot.vulkan.probe_division import hard_quotients, hard_squares
+from poot.vulkan.probe_rounding import hard_quotients, hard_squares
 from tests import spirv_val
 from tests.kernel_harness import device, one_op, oracle, run_graph
 from tests.math_sweep import BINARY, UNARY, Function, compute, errors, pairs, points
@@ -62,7 +62,10 @@ def test_the_device_computes_what_numpy_does(function: Function, dtype: DType) -
     xs = operands(function, dtype)
     keeps = info.keeps_subnormals32
     k = NumpyBuilder(
-        keeps_subnormals=keeps, quality=Quality.EXACT, trusted=info.exact_division32
+        keeps_subnormals=keeps,
+        quality=Quality.EXACT,
+        trusted=info.exact_division32,
+        fuses=info.fused_multiply_add32,
     )
     expected = compute(k, function, dtype, *xs)
     got = run(function, xs)
@@ -93,13 +96,17 @@ def test_the_probe_tells_exact_division() -> None:
     assert np.mean(off.astype(np.float32) != np.sqrt(roots)) > 0.3
 
 
-def test_untrusted_division_is_exact_on_the_device() -> None:
+@pytest.mark.parametrize("fuses", [True, False], ids=["fuses", "rounds"])
+def test_untrusted_division_is_exact_on_the_device(fuses: bool) -> None:
     """Where the device divides exactly, this is what the longer way must give too."""
+    if fuses and not device().info.fused_multiply_add32:
+        pytest.skip(f"{device().info.name} rounds products before it adds to them")
     for op in (BinaryOp.DIV, UnaryOp.SQRT, UnaryOp.RECIP):
         (function,) = (f for f in FUNCTIONS if f.op is op)
         xs = operands(function, dtypes.float32)
         graph = one_op(Unary(op) if isinstance(op, UnaryOp) else Binary(op), *xs)
-        (got,) = run_graph(graph, xs, {"exact_division32": False})
+        rounding = {"exact_division32": False, "fused_multiply_add32": fuses}
+        (got,) = run_graph(graph, xs, rounding)
         assert_same_bits(got, oracle(graph, xs)[0], op.name)
 
 

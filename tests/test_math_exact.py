@@ -42,10 +42,12 @@ from poot.lowering.kernels.math.tables import (
 )
 from poot.lowering.spirv.types import F32, U32
 from poot.lowering.spirv.value import Value
+from poot.vulkan.probe_rounding import hard_quotients
 from tests.kernel_harness import one_op
 from tests.numerics import (
     Array,
     assert_same_bits,
+    flushed,
     random_bits,
     rng_of,
     special_values,
@@ -169,6 +171,24 @@ def test_quotients_next_to_ties(dtype: DType, quality: Quality) -> None:
     result = lower_binary(k, BinaryOp.DIV, *values, dtype)
     with np.errstate(all="ignore"):
         assert_same_bits(np.asarray(result.id), dividend / divisor)
+
+
+@pytest.mark.parametrize("quality", Quality, ids=str)
+def test_fused_quotients(quality: Quality) -> None:
+    """The hardest dividends there are, all of 1, and the largest divisors."""
+    dividend, divisor = hard_quotients(1 << 16)
+    rng = np.random.default_rng(4)
+    nearby = np.float32(2) - np.ldexp(rng.integers(1, 64, 1 << 12), -23)
+    above = np.ldexp(rng.integers(1 << 23, 1 << 24, 1 << 12), -23)
+    a = np.concatenate([dividend, np.ones(1 << 16), above]).astype(np.float32)
+    divisors = rng.integers(1 << 23, 1 << 24, 1 << 16).astype(np.float32)
+    b = np.concatenate([divisor, divisors, nearby]).astype(np.float32)
+    k = NumpyBuilder(keeps_subnormals=False, quality=quality, fuses=True)
+    values = k.wrap(a, form(dtypes.float32)), k.wrap(b, form(dtypes.float32))
+    result = lower_binary(k, BinaryOp.DIV, *values, dtypes.float32)
+    with np.errstate(all="ignore"):
+        expected = flushed(flushed(a) / flushed(b), edge=True)
+    assert_same_bits(flushed(np.asarray(result.id), edge=True), expected)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)

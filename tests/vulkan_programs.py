@@ -38,7 +38,7 @@ LANES = 64
 UNPROBED = {
     field.name: field.default
     for field in fields(DeviceInfo)
-    if field.name in ("keeps_subnormals32", "exact_division32")
+    if field.name in ("keeps_subnormals32", "exact_division32", "fused_multiply_add32")
 }
 
 

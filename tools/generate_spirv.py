@@ -73,7 +73,7 @@ ENUMS = {
 }
 
 GLSL = """
-RoundEven Trunc FAbs Floor Ceil Sqrt UMin SMin UMax SMax FindUMsb PackHalf2x16
+RoundEven Trunc FAbs Floor Ceil Sqrt Fma UMin SMin UMax SMax FindUMsb PackHalf2x16
 UnpackHalf2x16
 """
 

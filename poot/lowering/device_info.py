@@ -74,6 +74,8 @@ class DeviceInfo:
     # Whether f32 division and square root round correctly, although Vulkan asks for
     # less. Asked of the device by a probe kernel too.
     exact_division32: bool = False
+    # Whether GLSL's Fma rounds once, which Vulkan leaves open. Asked likewise.
+    fused_multiply_add32: bool = False
 
     @property
     def is_cpu(self) -> bool:

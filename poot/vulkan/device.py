@@ -35,7 +35,7 @@ from poot.vulkan.physical import (
 )
 from poot.vulkan.pipelines import Pipelines
 from poot.vulkan.probe import keeps_subnormals32
-from poot.vulkan.probe_division import divides_exactly32
+from poot.vulkan.probe_rounding import rounding32
 from poot.vulkan.queue import Queue
 from poot.vulkan.transfer import Bytes, Transfers
 
@@ -51,6 +51,8 @@ _WANTED_BY = {
     "vulkanMemoryModel": "vulkan_memory_model",
     "vulkanMemoryModelDeviceScope": "vulkan_memory_model",
 }
+# The DeviceInfo fields that a kernel finds out, unless they are masked.
+_ROUNDING_FIELDS = {"exact_division32", "fused_multiply_add32"}
 # Everything rests on these two.
 REQUIRED_FEATURES = ("bufferDeviceAddress", "timelineSemaphore")
 _SMALL_BLOCK_BYTES = 1 << 20
@@ -85,9 +87,13 @@ class Device:
             if "keeps_subnormals32" not in mask:
                 keeps = keeps_subnormals32(self)
                 self.info = self.info.masked(keeps_subnormals32=keeps)
-            if "exact_division32" not in mask:
-                exact = divides_exactly32(self)
-                self.info = self.info.masked(exact_division32=exact)
+            if not mask.keys() >= _ROUNDING_FIELDS:
+                found = rounding32(self)
+                rounding = {
+                    "exact_division32": found.divides_exactly,
+                    "fused_multiply_add32": found.fuses,
+                }
+                self.info = self.info.masked(**(rounding | mask))
             self._parts = parts.pop_all()
         _open_devices.add(self)
 

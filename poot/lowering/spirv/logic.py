@@ -355,6 +355,14 @@ class Logic(Emitter):
             raise self._refuse(name, a.ty, "floats")
         return self._glsl(instruction, a.ty, a.id)
 
+    def fma(self, a: Value, b: Operand, c: Operand) -> Value:
+        """a * b + c, rounded once or twice: `DeviceInfo` says which."""
+        values = [a, self.value(b, a.ty.scalar), self.value(c, a.ty.scalar)]
+        if not a.ty.scalar.is_float or any(v.ty is not a.ty for v in values):
+            given = ", ".join(str(value.ty) for value in values)
+            raise SpirvError(f"{self.name}: fma of ({given})")
+        return self._glsl(Glsl.Fma, a.ty, *[v.id for v in values])
+
     def fabs(self, a: Value) -> Value:
         return self._float_function("fabs", Glsl.FAbs, a)
 

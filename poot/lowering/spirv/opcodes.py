@@ -243,6 +243,7 @@ class Glsl:
     Floor = 8
     Ceil = 9
     Sqrt = 31
+    Fma = 50
     UMin = 38
     SMin = 39
     UMax = 41

@@ -5,7 +5,14 @@ within 4 ulp (most within 2) over their whole domains, and correctly rounded for
 division and square root.
 """
 
-from poot.lowering.kernels.math.conversion import cast, form, pack16, round_to, unpack16
+from poot.lowering.kernels.math.conversion import (
+    cast,
+    form,
+    pack16,
+    round_to,
+    to_odd_f32,
+    unpack16,
+)
 from poot.lowering.kernels.math.tables import lower_binary, lower_unary
 
 __all__ = [
@@ -15,5 +22,6 @@ __all__ = [
     "lower_unary",
     "pack16",
     "round_to",
+    "to_odd_f32",
     "unpack16",
 ]

@@ -88,7 +88,7 @@ class Pair:
 class FloatMath:
     """A builder and a float format: what the functions of this package work with."""
 
-    __slots__ = ("divides_exactly", "f", "k", "keeps_subnormals", "single")
+    __slots__ = ("divides_exactly", "f", "fuses", "k", "keeps_subnormals", "single")
 
     def __init__(self, k: KernelBuilder, f: FloatFormat) -> None:
         self.k = k
@@ -98,6 +98,8 @@ class FloatMath:
         self.keeps_subnormals = not self.single or k.info.keeps_subnormals32
         # Whether the device's own division and square root are correctly rounded.
         self.divides_exactly = self.single and k.info.exact_division32
+        # Whether the device multiplies and adds with one rounding.
+        self.fuses = self.single and k.info.fused_multiply_add32
 
     # --- constants ----------------------------------------------------------
 
@@ -224,8 +226,14 @@ class FloatMath:
         """The polynomial with these coefficients, lowest power first."""
         total: Operand = coefficients[-1]
         for coefficient in coefficients[-2::-1]:
-            total = self.k.mul(x, total) + coefficient
+            total = self.multiply_add(x, total, coefficient)
         return total if isinstance(total, Value) else self.number(total)
+
+    def multiply_add(self, a: Value, b: Operand, c: Operand) -> Value:
+        """a * b + c, with one rounding where that is as quick as one instruction."""
+        if self.fuses:
+            return self.k.fma(a, b, c)
+        return self.k.mul(a, b) + c
 
     def sum(self, a: Value, b: Value) -> Pair:
         """a + b exactly."""
@@ -246,6 +254,8 @@ class FloatMath:
     def product(self, a: Value, b: Value) -> Pair:
         """a * b exactly, but for underflow (in f64 to 2^-106)."""
         total = a * b
+        if self.fuses:
+            return Pair(total, self.k.fma(a, b, self.k.neg(total)))
         a_high, a_low = self.split(a)
         b_high, b_low = self.split(b)
         error = (a_high * b_high - total) + a_high * b_low

@@ -191,7 +191,19 @@ def _float_to_float(k: KernelBuilder, x: Value, source: DType, target: DType) ->
         return round_to(k, x, target)
     if target is dtypes.float32:
         return _narrow(k, x)
-    return round_to(k, _narrow_to_odd(k, x), target)
+    return round_to(k, to_odd_f32(k, x, source), target)
+
+
+def to_odd_f32(k: KernelBuilder, x: Value, source: DType) -> Value:
+    """A number as F32, cut, with an odd last bit if that lost anything.
+
+    So a further rounding to half as many bits is the only one that counts.
+    """
+    if source is dtypes.float64:
+        return _narrow_to_odd(k, x)
+    if source.is_integer and source.bits >= 32:
+        return _large_integer_to_float(k, x, source, to_odd=True)
+    return cast(k, x, source, dtypes.float32)
 
 
 def _widen(k: KernelBuilder, x: Value) -> Value:
@@ -218,10 +230,6 @@ def _narrow(k: KernelBuilder, x: Value) -> Value:
 
 
 def _narrow_to_odd(k: KernelBuilder, x: Value) -> Value:
-    """F64 to F32, cut, with an odd last bit if that lost anything.
-
-    So nothing is lost that a further rounding, to half as many bits, would depend on.
-    """
     m = FloatMath(k, DOUBLE)
     a = m.abs(x)
     magnitude = m.word(m.magnitude(x))
@@ -265,28 +273,38 @@ def _integer_to_float(
     is only used where it is exact."""
     if source.bits < 32:
         return round_to(k, k.convert(x, form(target)), target)
-    negative = k.lt(x, 0) if source.is_signed else k.bool_(False)
-    word = U64 if source.bits == 64 else U32
-    magnitude = k.bitcast(k.select(negative, k.neg(x), x), word)
-    if target is dtypes.float64:
-        real = (
-            _exact_sum(k, magnitude, F64)
-            if source.bits == 64
-            else k.convert(magnitude, F64)
-        )
-        return k.select(negative, k.neg(real), real)
+    if target in _SMALL:
+        return round_to(k, to_odd_f32(k, x, source), target)
+    if target is dtypes.float32:
+        return _large_integer_to_float(k, x, source, to_odd=False)
+    negative, magnitude = _magnitude(k, x, source)
+    is_wide = source.bits == 64
+    real = _exact_sum(k, magnitude, F64) if is_wide else k.convert(magnitude, F64)
+    return k.select(negative, k.neg(real), real)
+
+
+def _large_integer_to_float(
+    k: KernelBuilder, x: Value, source: DType, to_odd: bool
+) -> Value:
+    """An integer of 32 or 64 bits as F32, rounded to nearest even or to odd."""
+    negative, magnitude = _magnitude(k, x, source)
     exponent: Value | None = None
     if source.bits == 64:
         magnitude, exponent = _top_word(k, magnitude)
-    if target is not dtypes.float32:
-        # Cut to 24 bits with a sticky last one, so that the conversion is exact and
-        # the rounding to 16 bits the only one.
+    if to_odd:
+        # Cut to 24 bits with a sticky last one, which the conversion keeps.
         magnitude = _sticky_24(k, magnitude)
     real = _exact_sum(k, magnitude, F32)
     if exponent is not None:
         real = real * FloatMath(k, SINGLE).power_of_two(k.bitcast(exponent, I32))
-    real = k.select(negative, k.neg(real), real)
-    return round_to(k, real, target)
+    return k.select(negative, k.neg(real), real)
+
+
+def _magnitude(k: KernelBuilder, x: Value, source: DType) -> tuple[Value, Value]:
+    """Whether an integer is negative, and its magnitude without a sign."""
+    negative = k.lt(x, 0) if source.is_signed else k.bool_(False)
+    word = U64 if source.bits == 64 else U32
+    return negative, k.bitcast(k.select(negative, k.neg(x), x), word)
 
 
 def _exact_sum(k: KernelBuilder, magnitude: Value, real: ScalarType) -> Value:

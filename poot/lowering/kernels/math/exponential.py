@@ -28,14 +28,14 @@ class Reduced:
 def reduce(m: FloatMath, x: Value) -> Reduced:
     """Split a moderate x by the multiple of ln 2 nearest to it."""
     n, shifted = m.round(x * LOG2_E)
-    high = x - n * m.choose(*LN2_HIGH)
+    high = m.multiply_add(n, -m.choose(*LN2_HIGH), x)
     return Reduced(high, n * m.choose(*LN2_LOW), shifted)
 
 
 def _unscaled_exp(m: FloatMath, reduced: Reduced) -> Value:
     """exp(high - low)"""
     r = reduced.high - reduced.low
-    return (r * r * m.polynomial(r, EXP) + r) + 1.0
+    return m.multiply_add(r * r, m.polynomial(r, EXP), r) + 1.0
 
 
 def exp(m: FloatMath, x: Value) -> Value:
@@ -48,7 +48,7 @@ def exp2(m: FloatMath, x: Value) -> Value:
     bounded = _bounded(m, x, 1.0)
     n, shifted = m.round(bounded)
     r = bounded - n
-    y = r * m.polynomial(r, EXP2) + 1.0
+    y = m.multiply_add(r, m.polynomial(r, EXP2), 1.0)
     return _finish(m, bounded, y, shifted, 1.0)
 
 

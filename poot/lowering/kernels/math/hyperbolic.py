@@ -21,7 +21,7 @@ from poot.lowering.spirv.value import Value
 def odd_polynomial(m: FloatMath, x: Value, table: Coefficients) -> Value:
     """x + x^3 p(x^2) for x >= 0 (the result for -0 may be +0)"""
     square = x * x
-    return x + x * (square * m.polynomial(square, table))
+    return m.multiply_add(square * m.polynomial(square, table), x, x)
 
 
 def tanh(m: FloatMath, x: Value) -> Value:

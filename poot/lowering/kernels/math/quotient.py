@@ -3,14 +3,17 @@
 The device's division and square root give a first estimate (Vulkan allows 2.5 ulp and
 more). The exact remainder fits an integer of the float's size, since wrapping
 arithmetic loses only bits that cancel; from it follows the correctly rounded result.
-A device that was found to divide exactly is taken at its word.
+Where multiplication and addition round once, the remainder is a float and the result
+comes from it by Markstein's theorem (Computation of elementary functions on the IBM
+RISC System/6000 processor, 1990). A device that was found to divide exactly is taken at
+its word.
 """
 
 from __future__ import annotations
 
 import math
 
-from poot.lowering.kernels.math.arithmetic import FloatMath
+from poot.lowering.kernels.math.arithmetic import FloatMath, Pair
 from poot.lowering.spirv.value import Value
 
 
@@ -62,12 +65,32 @@ class Quotient:
         self.remainder = remainder - (low & divisor)
 
 
+def _fused(m: FloatMath, a: Value, b: Value) -> Pair:
+    """a / b for a and b in [1, 2), correctly rounded; and the first estimate."""
+    k = m.k
+    minus_b, inverse = k.neg(b), k.fdiv(1.0, b)
+    estimate = a * inverse
+    for _ in range(2):
+        inverse = k.fma(k.fma(minus_b, inverse, 1.0), inverse, inverse)
+    # Correctly rounded now, but for the largest b: its inverse nearly lies midway
+    # between a half and the next number.
+    least = m.f.one - m.f.implicit_bit + 1
+    inverse = m.real(m.word(k.max(m.integer(m.bits(inverse)), least)))
+    q = a * inverse
+    for _ in range(2):
+        q = k.fma(k.fma(minus_b, q, a), inverse, q)
+    return Pair(q, estimate)
+
+
 def quotient(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, for positive a and b with a normal quotient."""
     if m.divides_exactly:
         return m.k.fdiv(a, b)
     a_bits, b_bits = m.integer(m.bits(a)), m.integer(m.bits(b))
     a_fraction, b_fraction = _fraction(m, a_bits), _fraction(m, b_bits)
+    if m.fuses:
+        q = m.integer(m.bits(_fused(m, a_fraction, b_fraction).high))
+        return m.real(q + _difference(m, a_bits, b_bits))
     exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
     return m.real(exact.q + (_exponent(m, a_bits, b_bits, exact) + _base(m)))
 
@@ -77,12 +100,16 @@ def _base(m: FloatMath) -> int:
     return m.f.one - m.f.implicit_bit
 
 
+def _difference(m: FloatMath, a: Value, b: Value) -> Value:
+    """That of the exponents of two magnitudes, in the place of the exponent."""
+    return (a & m.f.infinity) - (b & m.f.infinity)
+
+
 def _exponent(m: FloatMath, a: Value, b: Value, exact: Quotient) -> Value:
     """The true exponent of the quotient, in the place of the biased one."""
     k, f = m.k, m.f
-    difference = (a & f.infinity) - (b & f.infinity)
     one, zero = k.const(f.integer, f.implicit_bit), k.const(f.integer, 0)
-    return difference - k.select(exact.below_one, one, zero)
+    return _difference(m, a, b) - k.select(exact.below_one, one, zero)
 
 
 def divide(m: FloatMath, a: Value, b: Value) -> Value:
@@ -97,6 +124,11 @@ def divide(m: FloatMath, a: Value, b: Value) -> Value:
     # device's estimate is the quotient then.
     a_fraction = k.select(a_plain, _fraction(m, a_bits), m.real(a_bits))
     b_fraction = k.select(b_plain, _fraction(m, b_bits), m.real(b_bits))
+    plain = k.logical_and(a_plain, b_plain)
+    if m.fuses and not m.keeps_subnormals:
+        fused = _fused(m, a_fraction, b_fraction)
+        scaled = _scaled(m, fused.high, _difference(m, a_bits, b_bits))
+        return m.with_sign(k.select(plain, scaled, fused.low), sign)
     exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
     exponent = _exponent(m, a_bits, b_bits, exact)
     result = exact.q + (exponent + _base(m))
@@ -104,8 +136,17 @@ def divide(m: FloatMath, a: Value, b: Value) -> Value:
     result = k.select(small, _subnormal(m, exact, exponent), result)
     large = exponent > f.bias << f.mantissa_bits
     result = k.select(large, k.const(f.integer, f.infinity), result)
-    plain = k.logical_and(a_plain, b_plain)
     return m.with_sign(k.select(plain, m.real(result), exact.estimate), sign)
+
+
+def _scaled(m: FloatMath, q: Value, exponent: Value) -> Value:
+    """q near one, times a power of two given by its place; subnormal results are 0."""
+    k, f = m.k, m.f
+    # Less the bits of one, since a sum with the largest exponents would wrap.
+    bits = m.integer(m.bits(q)) - f.one + exponent
+    zero, largest = k.const(f.integer, 0), k.const(f.integer, f.infinity - f.one)
+    result = k.min(bits, largest) + f.one
+    return m.real(k.select(bits < f.implicit_bit - f.one, zero, result))
 
 
 def _lifted(m: FloatMath, a: Value, b: Value) -> tuple[Value, Value]:

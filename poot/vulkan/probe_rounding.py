@@ -1,7 +1,8 @@
-"""Whether the device divides and takes square roots exactly, asked by a kernel."""
+"""How the device rounds where Vulkan leaves it open, asked by a kernel."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,17 +31,44 @@ Array = np.ndarray[Any, Any]
 _WORKGROUP = 64
 _GROUPS = 64
 _COUNT = _WORKGROUP * _GROUPS
+_OPERANDS = 6
+_RESULTS = 3
 _MASK = (1 << 24) - 1
 
 
-def divides_exactly32(device: Device) -> bool:
-    """Whether f32 quotients and square roots are correctly rounded in hard cases."""
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What was found in hard cases of f32."""
+
+    # Whether quotients and square roots are correctly rounded.
+    divides_exactly: bool
+    # Whether GLSL's Fma rounds once.
+    fuses: bool
+
+
+def rounding32(device: Device) -> Rounding:
     keeps = device.info.keeps_subnormals32
     dividend, divisor = _without_subnormals(*hard_quotients(_COUNT), keeps=keeps)
     radicand = hard_squares(_COUNT)
-    operands = device.upload(np.stack([dividend, divisor, radicand]))
+    factors = hard_products(_COUNT)
+    constants = np.stack([dividend, divisor, radicand, *factors])
+    found = _run(device, constants)
+    with np.errstate(all="ignore"):
+        quotients = _same(found[:2], [dividend / divisor, np.sqrt(radicand)])
+    left, right, addend = factors.astype(np.float64)
+    return Rounding(quotients, _same(found[2:], [left * right + addend]))
+
+
+def _same(found: Array, expected: list[Array]) -> bool:
+    right = np.stack(expected).astype(np.float32)
+    same = found.view(np.uint32) == right.view(np.uint32)
+    return bool(np.all(same | (np.isnan(found) & np.isnan(right))))
+
+
+def _run(device: Device, constants: Array) -> Array:
+    operands = device.upload(constants)
     executable = Executable(device, _program(device.info), [operands])
-    found = np.empty((2, _COUNT), np.float32)
+    found = np.empty((_RESULTS, _COUNT), np.float32)
     try:
         results, completion = executable.call([])
         completion.wait()
@@ -48,10 +76,7 @@ def divides_exactly32(device: Device) -> bool:
             device.download(result, row)
     finally:
         executable.close()
-    with np.errstate(all="ignore"):
-        expected = np.stack([dividend / divisor, np.sqrt(radicand)])
-    same = found.view(np.uint32) == expected.view(np.uint32)
-    return bool(np.all(same | (np.isnan(found) & np.isnan(expected))))
+    return found
 
 
 def hard_quotients(count: int) -> tuple[Array, Array]:
@@ -98,6 +123,18 @@ def hard_squares(count: int) -> Array:
     return numbers
 
 
+def hard_products(count: int) -> Array:
+    """Two factors and what their rounded product is to be lessened by.
+
+    The result of one rounding is the error of that product, of two zero. It is exact
+    in f64, and far from subnormal.
+    """
+    random = np.random.default_rng(2)
+    significands = random.integers(1 << 23, 1 << 24, (2, count)).astype(np.float32)
+    left, right = np.ldexp(significands, random.integers(-40, 10, (2, count)))
+    return np.stack([left, right, -(left * right)])
+
+
 def _inverse(odd: Array) -> Array:
     """The inverse of odd numbers modulo 2^64."""
     inverse: Array = odd  # right in three bits
@@ -122,8 +159,10 @@ def _without_subnormals(
 
 def _program(info: DeviceInfo) -> Program:
     size = 4 * _COUNT
-    operands = tuple(BufferRange(Space.CONST, 0, k * size, size) for k in range(3))
-    results = tuple(BufferRange(Space.RESULT, k, 0, size) for k in range(2))
+    operands = tuple(
+        BufferRange(Space.CONST, 0, k * size, size) for k in range(_OPERANDS)
+    )
+    results = tuple(BufferRange(Space.RESULT, k, 0, size) for k in range(_RESULTS))
     row = TensorType((_COUNT,), float32)
     dispatch = Dispatch(
         kernel=_kernel(info),
@@ -131,24 +170,28 @@ def _program(info: DeviceInfo) -> Program:
         grid=(_GROUPS, 1, 1),
         reads=operands,
         writes=results,
-        label="probe of division",
+        label="probe of rounding",
     )
     return Program(
         body=(dispatch,),
         inputs=(),
-        results=(ResultSpec(row), ResultSpec(row)),
-        consts=(TensorType((3, _COUNT), float32),),
+        results=(ResultSpec(row),) * _RESULTS,
+        consts=(TensorType((_OPERANDS, _COUNT), float32),),
     )
 
 
 def _kernel(info: DeviceInfo) -> Kernel:
-    k = KernelBuilder("probe_division", info, (_WORKGROUP, 1, 1))
-    names = ("dividend", "divisor", "radicand")
+    k = KernelBuilder("probe_rounding", info, (_WORKGROUP, 1, 1))
+    names = ("dividend", "divisor", "radicand", "left", "right", "addend")
     operands = [k.operand(name, Access.READ) for name in names]
     quotient = k.operand("quotient", Access.WRITE, indirect=True)
     root = k.operand("root", Access.WRITE, indirect=True)
+    total = k.operand("total", Access.WRITE, indirect=True)
     index = k.workgroup_index() * _WORKGROUP + k.local_index()
-    a, b, x = (k.load(pointer, F32, index, _COUNT) for pointer in operands)
+    a, b, x, left, right, addend = (
+        k.load(pointer, F32, index, _COUNT) for pointer in operands
+    )
     k.store(quotient, F32, index, k.fdiv(a, b), _COUNT)
     k.store(root, F32, index, k.sqrt(x), _COUNT)
+    k.store(total, F32, index, k.fma(left, right, addend), _COUNT)
     return k.finish()
