@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 
 import poot
 from poot.core.errors import CapabilityError, NoDeviceError
-from poot.interpreters import opening
+from poot.interpreters import backend_vulkan, opening
 from poot.interpreters.backend import backend, set_opener, use_backend
 from poot.interpreters.backend_oracle import OracleBackend
 
@@ -33,7 +35,7 @@ def test_without_a_device_one_warning_tells_that_the_host_calculates(
     def no_device() -> NoReturn:
         raise NoDeviceError("no driver offers a device")
 
-    monkeypatch.setattr(opening, "open_device", no_device)
+    monkeypatch.setattr(backend_vulkan, "open_device", no_device)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x = poot.device_put(np.arange(3, dtype=np.float32))
@@ -52,7 +54,7 @@ def test_a_device_that_cannot_serve_is_an_error(
     def unusable() -> NoReturn:
         raise CapabilityError("lacks bufferDeviceAddress")
 
-    monkeypatch.setattr(opening, "open_device", unusable)
+    monkeypatch.setattr(backend_vulkan, "open_device", unusable)
     for _ in range(2):
         with pytest.raises(CapabilityError, match="bufferDeviceAddress"):
             poot.device_put(1.0)
@@ -74,6 +76,33 @@ def test_threads_open_one_backend() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(first_use, range(4))) == set(opened)
     assert len(opened) == 1
+
+
+def test_the_first_use_may_be_in_many_threads_or_at_exit() -> None:
+    """The first use loads the backend's modules, wherever it comes."""
+    in_threads = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+import poot
+barrier = threading.Barrier(4)
+def work(number):
+    barrier.wait(timeout=60)
+    return float(poot.jit(lambda x: x * number + 1)(2.0))
+with ThreadPoolExecutor(4) as pool:
+    print(*pool.map(work, range(4)))
+"""
+    at_exit = """
+import atexit, poot
+@atexit.register
+def last():
+    x = poot.numpy.ones((3, 5))
+    print(*map(float, poot.jit(lambda x: (x.sum(), x.max(axis=0)[0], x[1, 2]))(x)))
+"""
+    for code, said in ((in_threads, "1.0 3.0 5.0 7.0"), (at_exit, "15.0 1.0 1.0")):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
 def test_the_oracle_backend_plans_on_demand() -> None:

@@ -16,7 +16,6 @@ from poot.interpreters.config import config
 from poot.interpreters.eager import clear_eager_cache
 from poot.interpreters.jit import clear_jit_caches
 from poot.interpreters.promotion import as_value
-from poot.lowering.kernels.cache import clear_kernels
 
 
 def devices() -> tuple[Any, ...]:
@@ -59,5 +58,4 @@ def clear_caches() -> None:
     """Forget everything that was traced, compiled or written as a kernel."""
     clear_jit_caches()
     clear_eager_cache()
-    clear_kernels()
     backend().clear_caches()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from poot.core.graph import Graph
 from poot.core.types import TensorType
-from poot.lowering.device_info import DeviceInfo
-from poot.lowering.program import Program
+
+if TYPE_CHECKING:
+    from poot.lowering.compile import Lowered
+    from poot.lowering.device_info import DeviceInfo
+    from poot.lowering.program import Program
 
 
 class Buffer(Protocol):
@@ -52,7 +55,7 @@ class Executable(Protocol):
 class Backend(Protocol):
     """Holds tensors and runs graphs on them, asynchronously if it can."""
 
-    # What `lower` and `plan` go by.
+    # The limits and features that lowering goes by.
     info: DeviceInfo
 
     @property
@@ -67,11 +70,14 @@ class Backend(Protocol):
     def wait(self, buffer: Buffer) -> None:
         """Return when the elements are there; CheckError if a check failed."""
 
+    def lower(self, graph: Graph) -> Lowered:
+        """Run the passes over a graph."""
+
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         """Make a lowered graph ready; `generic`: by kernels that serve any shape."""
 
     def clear_caches(self) -> None:
-        """Forget what `load` keeps to be faster the next time."""
+        """Forget what `lower` and `load` keep to be faster the next time."""
 
 
 _opener: list[Callable[[], Backend]] = []

@@ -14,8 +14,9 @@ from poot.core.graph import Graph
 from poot.core.oracle import evaluate_all
 from poot.core.types import Storage, TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import plan
+from poot.lowering.compile import Lowered, lower, plan
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
 
 
@@ -152,8 +153,11 @@ class OracleBackend:
         assert isinstance(buffer, HostBuffer)
         buffer.content()
 
+    def lower(self, graph: Graph) -> Lowered:
+        return lower(graph, self.info)
+
     def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
         return OracleExecutable(graph, self.info, generic)
 
     def clear_caches(self) -> None:
-        """Nothing is kept."""
+        clear_kernels()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from poot.core.graph import Graph
 from poot.core.types import TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import plan
-from poot.vulkan.device import Device
+from poot.lowering.compile import Lowered, lower, plan
+from poot.lowering.kernels.cache import clear_kernels
+from poot.vulkan.device import Device, open_device
 from poot.vulkan.executable import Executable
 from poot.vulkan.memory import DeviceBuffer
 
@@ -25,6 +26,11 @@ class VulkanBackend:
         # Each blocking use comes through here, so nothing stands between.
         self.wait: Callable[[Any], None] = device.wait
 
+    @classmethod
+    def open(cls) -> Self:
+        """On the best device, or the one that POOT_DEVICE names; else NoDeviceError."""
+        return cls(open_device())
+
     @property
     def devices(self) -> tuple[Any, ...]:
         return (self.device,)
@@ -36,6 +42,9 @@ class VulkanBackend:
         out = np.empty(type.shape, type.dtype.numpy)
         self.device.download(cast(DeviceBuffer, buffer), out)
         return out
+
+    def lower(self, graph: Graph) -> Lowered:
+        return lower(graph, self.info)
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         program = plan(graph, self.info, generic=generic)
@@ -51,4 +60,4 @@ class VulkanBackend:
         return buffer
 
     def clear_caches(self) -> None:
-        """Executables own all that `load` makes."""
+        clear_kernels()

@@ -21,7 +21,6 @@ from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
 from poot.interpreters.tracer import Tracer
-from poot.lowering.compile import lower
 
 SCALAR_SLOT = Slot("scalar")
 # A dtype stands for a scalar in a slot, a tensor type for an array.
@@ -93,7 +92,7 @@ def _executable(
 def _loaded(graph: Graph) -> Executable:
     """A graph whose kernels serve other shapes too."""
     device = backend()
-    return device.load(lower(graph, device.info).graph, generic=True)
+    return device.load(device.lower(graph).graph, generic=True)
 
 
 def one_equation(op: Op, kinds: tuple[_OperandKind, ...]) -> Graph:

@@ -1,21 +1,30 @@
-"""How the backend is found: a Vulkan device, else the oracle with a warning."""
+"""How the backend is found: a Vulkan device, else the oracle with a warning.
+
+What lowers graphs and runs them, `poot.lowering` and `poot.vulkan`, stands behind the
+backend and is more than half of poot. Nothing needs it before the first array, so
+`import poot` leaves it out: here, and nowhere else, modules are imported by name, when
+the backend is opened, which one thread does while others wait.
+"""
 
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from poot.core.errors import NoDeviceError
 from poot.core.source import user_source
 from poot.interpreters.backend import Backend, set_opener
-from poot.interpreters.backend_oracle import OracleBackend
-from poot.interpreters.backend_vulkan import VulkanBackend
-from poot.vulkan.device import open_device
+
+if TYPE_CHECKING:
+    from poot.interpreters.backend_oracle import OracleBackend
+    from poot.interpreters.backend_vulkan import VulkanBackend
 
 
 def open_backend() -> Backend:
     """The best Vulkan device; without one, NumPy on the host and a warning."""
     try:
-        return VulkanBackend(open_device())
+        return _vulkan_backend().open()
     except NoDeviceError as error:
         source = user_source()
         warnings.warn_explicit(
@@ -25,7 +34,21 @@ def open_backend() -> Backend:
             source.file,
             source.line,
         )
-        return OracleBackend()
+        return _oracle_backend()()
+
+
+def _vulkan_backend() -> type[VulkanBackend]:
+    found: type[VulkanBackend] = import_module(
+        "poot.interpreters.backend_vulkan"
+    ).VulkanBackend
+    return found
+
+
+def _oracle_backend() -> type[OracleBackend]:
+    found: type[OracleBackend] = import_module(
+        "poot.interpreters.backend_oracle"
+    ).OracleBackend
+    return found
 
 
 set_opener(open_backend)

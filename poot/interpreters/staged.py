@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from poot.core.errors import ArgumentError, DonationError
 from poot.core.graph import Graph
@@ -20,9 +20,10 @@ from poot.interpreters.signature import (
 )
 from poot.interpreters.trace import Trace
 from poot.interpreters.tracer import Tracer
-from poot.lowering.compile import Lowered as LoweredGraph
-from poot.lowering.compile import lower
-from poot.lowering.program import Program
+
+if TYPE_CHECKING:
+    from poot.lowering.compile import Lowered as LoweredGraph
+    from poot.lowering.program import Program
 
 
 class Traced:
@@ -39,7 +40,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Run the passes for the device in use."""
-        lowered = lower(self._trace.graph, backend().info)
+        lowered = backend().lower(self._trace.graph)
         return Lowered(self._trace, self._parameters, lowered)
 
     def __str__(self) -> str:

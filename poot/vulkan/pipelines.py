@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,10 +117,12 @@ class Pipelines:
 
     def _compile_all(self, missing: dict[_Key, Kernel]) -> list[Pipeline]:
         layouts = {key: self._layout(key[1]) for key in missing}
-        if len(missing) < 2:
-            return [self._compile(k, missing[k], layouts[k]) for k in missing]
+        # An interpreter that is shutting down (in an atexit handler) starts no threads.
+        if len(missing) < 2 or not threading.main_thread().is_alive():
+            return self._compile_in_turn(missing, layouts)
         # The driver compiles outside Python's lock, so threads do run side by side.
-        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
+        workers = min(len(missing), os.cpu_count() or 1)
+        with concurrent.futures.ThreadPoolExecutor(workers) as threads:
             jobs = [
                 threads.submit(self._compile, key, kernel, layouts[key])
                 for key, kernel in missing.items()
@@ -131,6 +133,19 @@ class Pipelines:
                 if not job.exception():
                     self._destroy(job.result())
         return [job.result() for job in (failed, *jobs) if job is not None]
+
+    def _compile_in_turn(
+        self, missing: dict[_Key, Kernel], layouts: dict[_Key, int]
+    ) -> list[Pipeline]:
+        made: list[Pipeline] = []
+        try:
+            for key, kernel in missing.items():
+                made.append(self._compile(key, kernel, layouts[key]))
+        except BaseException:
+            for pipeline in made:
+                self._destroy(pipeline)
+            raise
+        return made
 
     def _compile(self, key: _Key, kernel: Kernel, layout: int) -> Pipeline:
         module = self._make_module(kernel)
