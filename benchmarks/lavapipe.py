@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -151,6 +152,19 @@ def measure_overhead() -> Measure:
     return Measure("call on 16 floats", call, bare, "us", call - bare, 15.0)
 
 
+def measure_import(rounds: int) -> Measure:
+    """What `import poot` adds to the start of an interpreter."""
+
+    def interpreter(statement: str) -> Callable[[], object]:
+        command = [sys.executable, "-c", statement]
+        return lambda: subprocess.run(command, check=True)
+
+    runs = {code: interpreter(code) for code in ("import poot", "pass")}
+    taken = medians(runs, rounds=rounds)
+    whole, bare = taken["import poot"] * 1e3, taken["pass"] * 1e3
+    return Measure("import poot", whole, bare, "ms", whole - bare, 300.0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -158,7 +172,8 @@ def main() -> int:
     arguments = parser.parse_args()
     (device,) = backend().devices
     print(f"device {device}")
-    measures = measure_memory_bound(device, arguments.rounds)
+    measures = [measure_import(arguments.rounds)]
+    measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
     measures.append(measure_overhead())
     print(f"{'':22} {'poot':>10} {'reference':>10}     {'figure':>8}    {'bound':>6}")
