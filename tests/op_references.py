@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -194,7 +196,7 @@ def convert(x: Array, to: DType) -> Array:
     """What Cast gives, element by element."""
     given = as_dtype(x.dtype)
     is_exact = given.is_integer or given.is_bool
-    if to.name.startswith("f8"):
+    if to.name == "f8e8m0":
         with np.errstate(all="ignore"):
             return x.astype(np.float32).astype(to.numpy)
     numbers = x.ravel().tolist() if is_exact else x.astype(np.float64).ravel().tolist()
@@ -204,8 +206,36 @@ def convert(x: Array, to: DType) -> Array:
         made = [_to_integer(n, to, is_exact) for n in numbers]
         unsigned = np.array(made, np.dtype(f"u{to.itemsize}"))
         return unsigned.view(to.numpy).reshape(x.shape)
+    if to.name.startswith("f8"):
+        codes = [_to_float8(n, to) for n in numbers]
+        return np.array(codes, np.uint8).view(to.numpy).reshape(x.shape)
     rounded = np.array([_to_float(n, to) for n in numbers], np.float64)
     return rounded.astype(to.numpy).reshape(x.shape)
+
+
+@functools.cache
+def _float8_table(to: DType) -> tuple[list[Fraction], int]:
+    """The numbers from 0 up, by code, and the code of what is larger."""
+    numbers = np.arange(128, dtype=np.uint8).view(to.numpy).astype(np.float64)
+    finite = [Fraction(float(number)) for number in numbers[np.isfinite(numbers)]]
+    # One more step on is where overflow begins to be nearer.
+    return [*finite, 2 * finite[-1] - finite[-2]], len(finite)
+
+
+def _to_float8(number: float, to: DType) -> int:
+    """The code of the nearest 8-bit float, ties to even."""
+    table, overflow = _float8_table(to)
+    sign = 0x80 if math.copysign(1, number) < 0 else 0
+    if number != number:
+        return overflow if to.name == "f8e4m3fn" else overflow + 2
+    if math.isinf(number) or abs(number) >= table[-1]:
+        return sign | overflow
+    exact = abs(Fraction(number))
+    above = bisect.bisect_left(table, exact)
+    below = max(above - 1, 0)
+    up, down = table[above] - exact, exact - table[below]
+    code = min((down, below % 2, below), (up, above % 2, above))[2]
+    return sign | code
 
 
 def bitcast(op: Any, x: Array) -> Array:

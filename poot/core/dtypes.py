@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from poot.core.conversion import convert, int_to_odd_f64
 from poot.core.errors import DTypeError
 
 
@@ -145,11 +146,16 @@ class Scalar:
 
     @classmethod
     def of(cls, value: Any, dtype: DType) -> Scalar:
-        """Round or wrap `value` to `dtype`, as NumPy's astype does."""
-        if dtype.is_integer and isinstance(value, int | np.integer):
-            return cls(dtype, int(value) & ((1 << dtype.bits) - 1))
+        """`value` as an element of `dtype`, converted as `Cast` does: rounded once."""
+        if isinstance(value, int | np.integer):
+            value = int(value)
+            if dtype.is_integer:
+                return cls(dtype, value & ((1 << dtype.bits) - 1))
+            if not dtype.is_bool:
+                is_wide = dtype is float64
+                value = float(value) if is_wide else int_to_odd_f64(value)
         with np.errstate(all="ignore"):
-            raw = np.asarray(value).astype(dtype.numpy).tobytes()
+            raw = convert(np.asarray(value), dtype.numpy).tobytes()
         return cls(dtype, int.from_bytes(raw, "little"))
 
     @property

@@ -213,12 +213,13 @@ def scalar(x: Any, dtype: DType) -> Scalar:
     return Scalar.of(x, dtype)
 
 
-def _checked_int(x: int, dtype: DType) -> int | float:
+def _checked_int(x: int, dtype: DType) -> int:
     if not dtype.is_integer:
         try:
-            return float(x)
+            float(x)
         except OverflowError:
             raise RangeError(f"the Python int {x} is too large for {dtype}") from None
+        return x
     if not (fits(x, dtype) or fits(x, default_int())):
         raise RangeError(
             f"the Python int {x} fits neither {dtype} nor {default_int()}; use a "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from poot.core.conversion import convert
 from poot.core.dtypes import DType
 from poot.core.errors import RangeError, ShapeError
 from poot.core.interpreter import current
@@ -68,14 +69,16 @@ def asarray(a: Any, dtype: Any = None) -> Value:
         return _from_sequence(a, wanted)
     if wanted is None:
         return as_value(a, "poot.numpy.asarray")
-    if is_number(a) and not (wanted.is_integer and dtype_of(a).dtype.is_float):
+    if is_number(a):
+        dtype_of(a, "poot.numpy.asarray")
         if wanted.is_integer:
             _require_range([a], wanted)
         lifted: Value = current().lift(scalar(a, wanted))
         return lifted
-    if isinstance(a, np.ndarray) and wanted.itemsize == a.dtype.itemsize == 8:
-        # An explicit 64-bit dtype keeps the 64 bits of the data.
-        a = current().lift(a)
+    if isinstance(a, np.ndarray):
+        # By way of 32 bits, 64-bit data would lose what an explicit dtype can hold.
+        dtype_of(a, "poot.numpy.asarray")
+        a = current().lift(_on_host(a, wanted))
     return astype(a, wanted)
 
 
@@ -116,13 +119,17 @@ def _from_sequence(items: Sequence[Any], wanted: DType | None) -> Value:
             f"poot.numpy.array: the nested sequences are ragged ({error}); rows of one "
             "axis have equal lengths"
         ) from None
-    # The host rounds or widens once; only a cast on the device saturates.
-    is_cut = wanted is not None and wanted.is_integer and given.is_float
-    target = given if wanted is None or is_cut else wanted
+    target = given if wanted is None else wanted
     if target.is_integer:
         _require_range(leaves, target)
-    lifted: Value = current().lift(host.astype(target.numpy))
-    return astype(lifted, target if wanted is None else wanted)
+    lifted: Value = current().lift(_on_host(host, target))
+    return lifted
+
+
+def _on_host(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Input in the dtype that it is to have on the device, rounded once."""
+    with np.errstate(all="ignore"):
+        return convert(a, dtype.numpy)
 
 
 def _leaves(items: Any) -> Iterator[Any]:

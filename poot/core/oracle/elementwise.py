@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from poot.core import dtypes
-from poot.core.dtypes import DType
+from poot.core.conversion import convert, round_float
 from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
@@ -37,7 +37,7 @@ from poot.core.oracle.integers import (
     shift_right_arithmetic,
     shift_right_logical,
 )
-from poot.core.oracle.table import Arithmetic, Array, impl, round_float
+from poot.core.oracle.table import Arithmetic, Array, impl
 
 _U, _B, _C = UnaryOp, BinaryOp, CompareOp
 Function = Callable[..., Any]
@@ -254,53 +254,7 @@ def _select(
 
 @impl.define(Cast)
 def _cast(op: Cast, _: Arithmetic, x: Array) -> Array:
-    return convert(x, op.to)
-
-
-def convert(x: Array, to: DType) -> Array:
-    """Convert elements as `Cast` says. Subnormals stay whatever the device does."""
-    given = dtypes.as_dtype(x.dtype)
-    if given is to:
-        return x
-    if to.is_bool:
-        return np.asarray(x.astype(np.float64) != 0 if given.itemsize < 8 else x != 0)
-    if given.is_bool or given.is_integer:
-        return _convert_integer(x, to)
-    wide = x.astype(np.float64)
-    if to.is_integer:
-        return _saturate(wide, to)
-    return round_float(wide, to.numpy)
-
-
-def _convert_integer(x: Array, to: DType) -> Array:
-    if to.is_integer or (x.dtype.itemsize == 8 and to.numpy.kind == "f"):
-        # Integers wrap; NumPy rounds 64-bit ones to f32 and f64 once (and to f16 all
-        # that does not overflow is exact in f64).
-        wide = x.astype(np.float64) if to is dtypes.float16 else x
-        return wide.astype(to.numpy)
-    if x.dtype.itemsize < 8:
-        return round_float(x.astype(np.float64), to.numpy)
-    negative = x < 0
-    magnitude = np.where(negative, np.negative(x), x).astype(np.uint64)
-    # Beyond 2^53 an f64 loses bits: a sticky bit keeps the later rounding right.
-    sticky = ((magnitude & 0x7FF) != 0).astype(np.uint64) << np.uint64(11)
-    rounded = (magnitude & ~np.uint64(0x7FF)) | sticky
-    exact = np.where(magnitude >> np.uint64(53) == 0, magnitude, rounded)
-    signed = np.where(negative, -1.0, 1.0) * exact.astype(np.float64)
-    return round_float(signed, to.numpy)
-
-
-def _saturate(x: Array, to: DType) -> Array:
-    """f64 to an integer dtype: cut the fraction, saturate; NaN gives 0."""
-    low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
-    cut = np.trunc(x)
-    # high + 1 is a power of two, and exact in f64 where `high` need not be.
-    above, below = cut >= float(high + 1), cut <= float(low)
-    inside = ~(above | below | np.isnan(x))
-    result = np.where(inside, cut, 0.0).astype(to.numpy)
-    return np.where(above, to.numpy.type(high), np.where(below, low, result)).astype(
-        to.numpy
-    )
+    return convert(x, op.to.numpy)
 
 
 @impl.define(BitcastConvert)

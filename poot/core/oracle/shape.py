@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from poot.core.conversion import convert
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -14,7 +15,6 @@ from poot.core.ops.shape import (
     Slice,
     Transpose,
 )
-from poot.core.oracle.elementwise import convert
 from poot.core.oracle.table import Arithmetic, Array, impl
 
 
@@ -70,4 +70,4 @@ def _iota(op: Iota, _: Arithmetic) -> Array:
     shape = [1] * len(op.shape)
     shape[op.axis] = op.shape[op.axis]
     indices = np.arange(op.shape[op.axis], dtype=np.int64)
-    return np.broadcast_to(convert(indices, op.dtype).reshape(shape), op.shape)
+    return np.broadcast_to(convert(indices, op.dtype.numpy).reshape(shape), op.shape)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from poot.core import dtypes
+from poot.core.conversion import round_float
 from poot.core.op import RuleTable
 
 Array = np.ndarray[Any, Any]
@@ -58,21 +59,3 @@ class Arithmetic:
 def _flushed(x: Array) -> Array:
     tiny = np.abs(x) < np.asarray(_SMALLEST_NORMAL_F32, x.dtype)
     return np.where(tiny, np.copysign(np.zeros((), x.dtype), x), x)
-
-
-def round_float(x: Array, dtype: np.dtype[Any]) -> Array:
-    """f64 to another float dtype with one rounding, to nearest even."""
-    if dtype.kind == "f":
-        return x.astype(dtype)
-    # The dtypes of ml_dtypes convert by way of f32. Rounding to odd on that way leaves
-    # enough of the lost bits that the second rounding is the only one that counts.
-    return _to_odd_f32(x).astype(dtype)
-
-
-def _to_odd_f32(x: Array) -> Array:
-    nearest = x.astype(np.float32)
-    beyond = np.abs(nearest.astype(np.float64)) > np.abs(x)
-    toward_zero = np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
-    inexact = (toward_zero != x) & ~np.isnan(x)
-    odd: Array = toward_zero.view(np.uint32) | inexact
-    return odd.view(np.float32)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from poot.core import dtypes
 from poot.core.dtypes import DType, Kind
-from poot.core.errors import CapabilityError
-from poot.lowering.kernels.math import cast, unpack16
+from poot.lowering.kernels.math import cast, to_odd_f32, unpack16
 from poot.lowering.spirv.builder import KernelBuilder, Value
 from poot.lowering.spirv.types import F32, U32
 
@@ -41,12 +40,8 @@ def cast_float8(k: KernelBuilder, x: Value, source: DType, target: DType) -> Val
         return x
     if source.kind is Kind.STORAGE:
         number = _decode(k, x, source)
-    elif source.itemsize <= 2 or source is dtypes.float32:
-        number = cast(k, x, source, dtypes.float32)
     else:
-        raise CapabilityError(
-            f"cast from {source} to {target} would round twice; cast to f32 first"
-        )
+        number = to_odd_f32(k, x, source)
     if target.kind is not Kind.STORAGE:
         return cast(k, number, dtypes.float32, target)
     if target is dtypes.float8_e8m0:
