@@ -15,6 +15,7 @@ from poot.core.errors import (
     CompositeError,
     ConstPayloadError,
     GraphError,
+    OperandCountError,
     OutputError,
     RedefinitionError,
     ResultCountError,
@@ -27,6 +28,7 @@ from poot.core.errors import (
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
+from poot.core.ops.indexing import DynamicSlice
 from poot.core.source import Source, user_source
 from poot.core.types import Slot, SlotKey, Storage, TensorType, ValueMeta, Weight
 from poot.core.verify import verify
@@ -177,6 +179,33 @@ def test_operands_that_the_op_does_not_take():
         builder.emit(ADD, (x, y))
 
 
+@pytest.mark.parametrize(
+    ("op", "count", "takes"),
+    [
+        (ADD, 1, "2"),
+        (EXP, 2, "1"),
+        (EXP, 0, "1"),
+        (DynamicSlice((1,)), 0, "at least 1"),
+    ],
+)
+def test_number_of_operands(op, count, takes):
+    builder = Builder()
+    x = builder.input(F32_3)
+    with pytest.raises(
+        OperandCountError, match=f"given {count} operands, takes {takes}"
+    ):
+        builder.emit(op, (x,) * count)
+
+
+def test_errors_of_an_op_name_equation_and_line_when_a_graph_is_checked():
+    graph = small_graph()
+    wrong = ValueMeta(TensorType((4,), dtypes.float32))
+    with pytest.raises(
+        ShapeError, match=r"equation 1 \(`Binary\[ADD\]`\).*model\.py:41"
+    ):
+        verify(replace(graph, values=with_values(graph, 1, wrong)))
+
+
 @pytest.mark.parametrize("count", [0, 2])
 def test_number_of_results(count):
     graph = small_graph()
@@ -267,6 +296,13 @@ def test_payload_of_another_type():
     builder = Builder()
     builder.constant(F32_3, np.ones(4, np.float32))
     with pytest.raises(ConstPayloadError, match=r"is f32\[3\], its payload f32\[4\]"):
+        builder.finish()
+
+
+def test_payload_that_is_no_array():
+    builder = Builder()
+    builder.result(builder.constant(F32_3, [1.0, 2.0, 3.0]))
+    with pytest.raises(ConstPayloadError, match="%0 is a list, takes an array"):
         builder.finish()
 
 

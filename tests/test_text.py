@@ -7,8 +7,17 @@ import pytest
 
 from poot.core import dtypes
 from poot.core.builder import Builder
-from poot.core.dtypes import Scalar
-from poot.core.errors import ConstPayloadError, GraphError, ParseError
+from poot.core.dtypes import DType, Scalar
+from poot.core.errors import (
+    ConstPayloadError,
+    DTypeError,
+    GraphError,
+    OperandCountError,
+    ParseError,
+    ShapeError,
+    TypeMismatchError,
+    UndefinedValueError,
+)
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused, FusedRow
 from poot.core.ops.elementwise import Binary, BinaryOp, Cast, Unary, UnaryOp
@@ -17,8 +26,11 @@ from poot.core.ops.matmul import MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Iota, Pad, Slice
 from poot.core.oracle import evaluate
+from poot.core.parse import Reader
 from poot.core.text import payload_digest
 from poot.core.types import Named, Slot, SlotKey, Storage, TensorType, Weight
+from tests.op_row import OpRow
+from tests.op_table import ROWS, graph_of
 
 ADD = Binary(BinaryOp.ADD)
 F32_3 = TensorType((3,), dtypes.float32)
@@ -97,6 +109,11 @@ def test_digest_tells_payloads_apart():
     assert payload_digest(WEIGHT) != payload_digest(-WEIGHT)
     assert payload_digest(WEIGHT) != payload_digest(WEIGHT.view(np.int32))
     assert payload_digest(WEIGHT) != payload_digest(WEIGHT[:, np.newaxis])
+
+
+def one_eqn(eqn: str) -> str:
+    """The text of a graph with one equation, on its third line."""
+    return f"graph {{\n  device %0: f32[3]\n  %1: f32[3] = {eqn}\n  result %1\n}}"
 
 
 LITERALS = [
@@ -233,11 +250,95 @@ def test_spacing_does_not_matter():
             "graph {\n  device %0: f32[1]\n  %1: f32[1] = reverse[axes=all](%0)\n}",
             "line 3: reverse.axes does not take the word 'all'",
         ),
+        (one_eqn("cast[to=f32, to=f16](%0)"), "line 3: cast has a parameter twice"),
+        (one_eqn('cast[to="f32"](%0)'), "line 3: cast.to is f32, takes DType"),
+        (one_eqn("fused[body=3](%0)"), "line 3: fused.body is 3, takes Graph"),
+        (
+            one_eqn("reshape[shape=3](%0)"),
+            r"line 3: reshape.shape is 3, takes tuple\[int, \.\.\.\]",
+        ),
+        (
+            one_eqn("pad[config=((1, 2))](%0, 0.0:f32)"),
+            r"line 3: pad.config is \(\(1, 2\),\), takes tuple\[tuple\[int, int, int\]",
+        ),
+        (
+            one_eqn("reduce[op=sum, axis=(0), keepdim=true](%0)"),
+            r"line 3: reduce.axis is \(0,\), takes int",
+        ),
+        (
+            one_eqn("reduce[op=sum, axis=0, keepdim=1](%0)"),
+            "line 3: reduce.keepdim is 1, takes bool",
+        ),
+        (
+            one_eqn("matmul[out=1](%0, %0)"),
+            "line 3: matmul.out is 1, takes DType or NoneType",
+        ),
+        (one_eqn("binary[op=add](%0, 300:i8)"), "line 3: 300 does not fit i8"),
+        (one_eqn("binary[op=add](%0, 2:bool)"), "line 3: 2 does not fit bool"),
+        (one_eqn("binary[op=add](%0, 1.5:i8)"), "line 3: 1.5 is no element of i8"),
+        (one_eqn("binary[op=add](%0, inf:i8)"), "line 3: inf is no element of i8"),
+        (
+            one_eqn("binary[op=add](%0, 0x12345:f16)"),
+            "line 3: 0x12345 are no 16 bits of f16",
+        ),
     ],
 )
 def test_parse_errors_say_where_and_what(text, message):
     with pytest.raises(ParseError, match=message):
         Graph.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("eqn", "error"),
+    [
+        ("binary[op=add](%0)", OperandCountError),
+        ("binary[op=add](%0, 1:i32)", DTypeError),
+        ("reshape[shape=(4)](%0)", ShapeError),
+        ("unary[op=exp](%2)", UndefinedValueError),
+        ("fused[body=graph { device %0: f32[4] result %0 }](%0)", TypeMismatchError),
+    ],
+)
+def test_errors_of_equations_name_the_line_of_the_text(eqn, error):
+    with pytest.raises(error, match=r"equation 0 .*<graph text>:3"):
+        Graph.parse(one_eqn(eqn))
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("%1: f32[3] = unary[op=isnan](%0)", TypeMismatchError),
+        ("%1: f32[3] = unary[op=exp](%1)", UndefinedValueError),
+    ],
+)
+def test_nested_regions_are_checked_too(body, error):
+    region = f"graph {{ device %0: f32[3] {body} result %1 }}"
+    with pytest.raises(error):
+        Graph.parse(one_eqn(f"fused[body={region}](%0)"))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_primitive_parses_back(row: OpRow):
+    for dtype in row.dtypes:
+        for case in row.cases(dtype):
+            graph = graph_of(case)
+            text = str(graph)
+            parsed = Graph.parse(text)
+            assert parsed == graph and str(parsed) == text
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.bits <= 16], ids=str)
+def test_literals_of_small_dtypes_keep_their_bits(dtype: DType):
+    # Of the 16-bit ones every seventh, which leaves out no exponent and no sign.
+    codes = range(
+        0, 2 if dtype.is_bool else 1 << dtype.bits, 7 if dtype.bits > 8 else 1
+    )
+    literals = [Scalar(dtype, bits) for bits in codes]
+    operands = " ".join(f"({literal})" for literal in literals)
+    reader = Reader(operands)
+    for literal in literals:
+        reader.take("(")
+        assert reader.scalar() == literal
+        reader.take(")")
 
 
 def test_text_of_an_ill_formed_graph_is_refused():
@@ -246,11 +347,12 @@ def test_text_of_an_ill_formed_graph_is_refused():
         Graph.parse(text)
 
 
-def test_too_many_payloads():
-    with pytest.raises(ParseError, match="3 constants given, the text has fewer"):
-        Graph.parse(str(everything()), consts=[WEIGHT] * 3)
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_payloads(count):
+    with pytest.raises(ParseError, match=f"{count} constants given, the text has 2"):
+        Graph.parse(str(everything()), consts=[WEIGHT] * count)
 
 
 def test_payload_of_another_type():
     with pytest.raises(ConstPayloadError):
-        Graph.parse(str(everything()), consts=[WEIGHT.astype(np.float64)])
+        Graph.parse(str(everything()), consts=[WEIGHT.astype(np.float64)] * 2)

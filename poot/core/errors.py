@@ -74,6 +74,10 @@ class TypeMismatchError(GraphError):
     """A value's recorded type differs from what its equation gives."""
 
 
+class OperandCountError(GraphError):
+    """An op is given another number of operands than it takes."""
+
+
 class ResultCountError(GraphError):
     """An equation has another number of results than its op declares."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from poot.core.dtypes import Scalar
 from poot.core.edit import GraphEdit
@@ -125,5 +125,14 @@ class Graph:
 
     @classmethod
     def parse(cls, text: str, consts: Sequence[Any] = ()) -> Graph:
-        """The graph that `str` printed as `text`; `consts` in the order of printing."""
-        return verify(parse_graph(text, cls, consts))
+        """The graph that `str` printed as `text`, checked.
+
+        `consts` are the payloads of all constants in the order of printing; without
+        any, the graph can be looked at but not run. ParseError for other text, some
+        other GraphError where a rule of the specification is broken.
+        """
+
+        def checked(*parts: Any) -> Graph:
+            return verify(cls(*parts))
+
+        return cast(Graph, parse_graph(text, checked, consts))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+import functools
+import inspect
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from poot.core.errors import DuplicateRule, MissingRule
+from poot.core.errors import DuplicateRule, MissingRule, OperandCountError
 from poot.core.interpreter import current
 from poot.core.types import TensorType
 
@@ -58,6 +61,12 @@ class Op(metaclass=_OpClass):
 
     def infer_all(self, *types: TensorType) -> tuple[TensorType, ...]:
         """The types of all results, as a tuple always."""
+        least, most = _operand_counts(type(self))
+        if not least <= len(types) <= most:
+            takes = f"{least}" if least == most else f"at least {least}"
+            raise OperandCountError(
+                f"{self}: given {len(types)} operands, takes {takes}"
+            )
         inferred = self.infer(*types)
         return inferred if self.multiple_results else (inferred,)
 
@@ -72,6 +81,15 @@ class Op(metaclass=_OpClass):
 
     def __str__(self) -> str:
         return str(self.key)
+
+
+@functools.cache
+def _operand_counts(cls: type[Op]) -> tuple[float, float]:
+    """The least and the most operands that an op takes, by the signature of `infer`."""
+    kinds = [p.kind for p in inspect.signature(cls.infer).parameters.values()][1:]
+    named = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    return named, math.inf if is_open else named
 
 
 OPS: dict[str, type[Op]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from poot.core.dtypes import DType, Scalar, by_name
+from poot.core.dtypes import DType, Kind, Scalar, by_name
 from poot.core.equation import (
     Eqn,
     Export,
@@ -24,6 +24,7 @@ from poot.core.equation import (
 )
 from poot.core.errors import DTypeError, ParseError, ShapeError
 from poot.core.op import OPS, Op
+from poot.core.source import Source
 from poot.core.types import (
     ANONYMOUS,
     Identity,
@@ -51,7 +52,7 @@ _SPACE = re.compile(r"\s*")
 _INPUTS = {s.value: s for s in Storage if s is not Storage.COMPUTED}
 
 
-class _Reader:
+class Reader:
     """The tokens of a text, one after the other."""
 
     def __init__(self, text: str) -> None:
@@ -79,8 +80,11 @@ class _Reader:
 
     def error(self, message: object, at: int) -> ParseError:
         """An error at the line of a position in the text."""
-        line = self.text.count("\n", 0, at) + 1
-        return ParseError(f"line {line}: {message}")
+        return ParseError(f"line {self.line(at)}: {message}")
+
+    def line(self, at: int) -> int:
+        """The number of the line at a position in the text."""
+        return self.text.count("\n", 0, at) + 1
 
     def fail(self, wanted: str) -> typing.NoReturn:
         found = self.token or "the end"
@@ -112,7 +116,7 @@ class _Reader:
         start, token = self.start, self.expect("scalar")
         try:
             return _scalar(token)
-        except DTypeError as error:
+        except (DTypeError, ParseError) as error:
             raise self.error(error, start) from None
 
     def separated(self, end: str, item: Callable[[], Any]) -> list[Any]:
@@ -127,7 +131,7 @@ class _Reader:
 
 class _GraphParser:
     def __init__(
-        self, reader: _Reader, make: Callable[..., Any], consts: Sequence[Any]
+        self, reader: Reader, make: Callable[..., Any], consts: Sequence[Any]
     ) -> None:
         self.reader = reader
         self.make = make
@@ -137,6 +141,7 @@ class _GraphParser:
         self.eqns: list[Eqn] = []
         self.outputs: list[GraphOutput] = []
         self.payloads: dict[ValueId, Any] = {}
+        self.sources: list[Source] = []
         # Where the input, equation or output that is being read starts.
         self.statement = 0
 
@@ -152,6 +157,7 @@ class _GraphParser:
                 self._eqn()
             else:
                 self._output()
+        self._require_all_payloads()
         if sorted(self.metas) != list(range(len(self.metas))):
             raise ParseError("the values are not numbered from %0 without gaps")
         return self.make(
@@ -160,7 +166,15 @@ class _GraphParser:
             tuple(self.eqns),
             tuple(self.outputs),
             self.payloads,
+            tuple(self.sources),
         )
+
+    def _require_all_payloads(self) -> None:
+        storages = (meta.storage for meta in self.metas.values())
+        count = sum(storage is Storage.CONST for storage in storages)
+        given = len(self.consts) + len(self.payloads)
+        if given not in (0, count):
+            raise ParseError(f"{given} constants given, the text has {count}")
 
     def _define(self, value: ValueId, meta: ValueMeta) -> None:
         if value in self.metas:
@@ -221,7 +235,10 @@ class _GraphParser:
             raise reader.error(f"no op is called {name!r}; known: {known}", start)
         given = {}
         if reader.accept("["):
-            given = dict(reader.separated("]", self._parameter))
+            pairs = reader.separated("]", self._parameter)
+            given = dict(pairs)
+            if len(given) != len(pairs):
+                raise reader.error(f"{name} has a parameter twice", start)
         reader.take("(")
         operands = reader.separated(")", self._operand)
         try:
@@ -229,6 +246,8 @@ class _GraphParser:
         except (DTypeError, ParseError) as error:
             raise reader.error(error, start) from None
         self.eqns.append(Eqn(op, tuple(operands), tuple(outs)))
+        line = reader.line(start)
+        self.sources.append(Source("<graph text>", line, name))
 
     def _operand(self) -> Operand:
         if self.reader.kind == "scalar":
@@ -279,10 +298,20 @@ def _scalar(token: str) -> Scalar:
     number, _, name = token.rpartition(":")
     dtype = by_name(name)
     if "0x" in number:
-        return Scalar(dtype, int(number, 16))
-    if dtype.is_float or "." in number or "e" in number:
+        bits = int(number, 16)
+        if not 0 <= bits < 1 << dtype.bits:
+            raise ParseError(f"{number} are no {dtype.bits} bits of {dtype}")
+        return Scalar(dtype, bits)
+    if dtype.is_float or dtype.kind is Kind.STORAGE:
         return Scalar.of(float(number), dtype)
-    return Scalar.of(int(number), dtype)
+    try:
+        whole = int(number)
+    except ValueError:
+        raise ParseError(f"{number} is no element of {dtype}") from None
+    scalar = Scalar.of(whole, dtype)
+    if scalar.value != whole:
+        raise ParseError(f"{number} does not fit {dtype}")
+    return scalar
 
 
 def _make_op(cls: type[Op], given: dict[str, Any]) -> Op:
@@ -297,22 +326,47 @@ def _make_op(cls: type[Op], given: dict[str, Any]) -> Op:
 
 
 def _typed(value: Any, hint: Any, where: str) -> Any:
-    if not isinstance(value, _Word):
-        return value
+    """A parameter of the type that its op declares."""
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value == "none" and type(None) in options:
+    if isinstance(value, _Word):
+        return _meaning(value, options, where)
+    for option in options:
+        if _is_of(value, option):
+            return value
+    wanted = " or ".join(
+        str(option) if typing.get_origin(option) else option.__name__
+        for option in options
+    )
+    raise ParseError(f"{where} is {value}, takes {wanted}")
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a parsed value has a type: an int, a string, a graph, or tuples."""
+    if typing.get_origin(hint) is not tuple:
+        return type(value) is hint
+    items = typing.get_args(hint)
+    if not isinstance(value, tuple):
+        return False
+    if items[-1] is Ellipsis:
+        return all(_is_of(item, items[0]) for item in value)
+    return len(value) == len(items) and all(map(_is_of, value, items))
+
+
+def _meaning(word: _Word, options: tuple[Any, ...], where: str) -> Any:
+    """What a bare word stands for as one of several types."""
+    if word == "none" and type(None) in options:
         return None
-    if value in ("true", "false") and bool in options:
-        return value == "true"
+    if word in ("true", "false") and bool in options:
+        return word == "true"
     for option in options:
         if option is DType:
-            return by_name(value)
+            return by_name(word)
         if isinstance(option, type) and issubclass(option, enum.Enum):
-            if value in {member.value for member in option}:
-                return option(str(value))
+            if word in {member.value for member in option}:
+                return option(str(word))
             known = ", ".join(str(member.value) for member in option)
-            raise ParseError(f"{where} is {value!r}, takes one of {known}")
-    raise ParseError(f"{where} does not take the word {value!r}")
+            raise ParseError(f"{where} is {word!r}, takes one of {known}")
+    raise ParseError(f"{where} does not take the word {word!r}")
 
 
 def parse_graph(text: str, make: Callable[..., Any], consts: Sequence[Any]) -> Any:
@@ -320,11 +374,9 @@ def parse_graph(text: str, make: Callable[..., Any], consts: Sequence[Any]) -> A
 
     `consts` are the payloads of the constants in the order of printing.
     """
-    reader = _Reader(text)
+    reader = Reader(text)
     parser = _GraphParser(reader, make, consts)
     graph = parser.graph()
     if reader.kind != "end":
         reader.fail("the end of the text")
-    if parser.consts:
-        raise ParseError(f"{len(consts)} constants given, the text has fewer")
     return graph

@@ -9,9 +9,12 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Export, Result, StateNext, ValueId, Witness
 from poot.core.errors import (
     ConstPayloadError,
+    DTypeError,
+    GraphError,
     OutputError,
     RedefinitionError,
     ResultCountError,
+    ShapeError,
     StatePairError,
     StorageError,
     TypeMismatchError,
@@ -73,6 +76,11 @@ def _verify_payloads(graph: Graph) -> None:
             graph.values[value].storage is not Storage.CONST
         ):
             raise ConstPayloadError(f"%{value} has a payload but is no constant")
+        if not (hasattr(payload, "shape") and hasattr(payload, "dtype")):
+            raise ConstPayloadError(
+                f"the payload of constant %{value} is a {type(payload).__name__}, "
+                "takes an array"
+            )
         given = TensorType(tuple(payload.shape), dtypes.as_dtype(payload.dtype))
         if given != graph.values[value].type:
             raise ConstPayloadError(
@@ -90,7 +98,7 @@ def _verify_eqn(graph: Graph, index: int, defined: set[ValueId]) -> None:
             raise UndefinedValueError(
                 f"{_where(graph, index)} uses %{operand} before it is defined"
             )
-    inferred = eqn.op.infer_all(*(graph.type(operand) for operand in eqn.inputs))
+    inferred = _inferred(graph, index)
     if len(inferred) != len(eqn.outs):
         raise ResultCountError(
             f"{_where(graph, index)} has {len(eqn.outs)} results, its op gives "
@@ -112,6 +120,15 @@ def _verify_eqn(graph: Graph, index: int, defined: set[ValueId]) -> None:
                 f"%{out} is computed but has storage {meta.storage.value} in "
                 f"{_where(graph, index)}"
             )
+
+
+def _inferred(graph: Graph, index: int) -> tuple[TensorType, ...]:
+    """What the op says its results are; its errors name the equation too."""
+    eqn = graph.eqns[index]
+    try:
+        return eqn.op.infer_all(*(graph.type(operand) for operand in eqn.inputs))
+    except (ShapeError, DTypeError, GraphError) as error:
+        raise type(error)(f"{error}; in {_where(graph, index)}") from None
 
 
 def _verify_table(graph: Graph, defined: set[ValueId]) -> None:
