@@ -42,7 +42,7 @@ from poot.lowering.kernels.math.tables import (
 )
 from poot.lowering.spirv.types import F32, U32
 from poot.lowering.spirv.value import Value
-from poot.vulkan.probe_rounding import hard_quotients
+from poot.vulkan.probe_rounding import hard_quotients, hard_squares
 from tests.kernel_harness import one_op
 from tests.numerics import (
     Array,
@@ -189,6 +189,19 @@ def test_fused_quotients(quality: Quality) -> None:
     with np.errstate(all="ignore"):
         expected = flushed(flushed(a) / flushed(b), edge=True)
     assert_same_bits(flushed(np.asarray(result.id), edge=True), expected)
+
+
+@pytest.mark.parametrize("quality", Quality, ids=str)
+def test_fused_roots(quality: Quality) -> None:
+    """The hardest radicands, and all significands next to powers of two."""
+    last = np.arange(1 << 12, dtype=np.float32) * 2.0**-23
+    near = np.concatenate([1 + last, 2 - last, 2 + 2 * last, 4 - 2 * last])
+    x = np.concatenate([hard_squares(1 << 16), near.astype(np.float32)])
+    k = NumpyBuilder(keeps_subnormals=False, quality=quality, fuses=True)
+    value = k.wrap(x, form(dtypes.float32))
+    result = lower_unary(k, UnaryOp.SQRT, value, dtypes.float32)
+    with np.errstate(all="ignore"):
+        assert_same_bits(np.asarray(result.id), np.sqrt(x))
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)

@@ -177,12 +177,13 @@ class FloatMath:
 
     # --- rounding and scaling -----------------------------------------------
 
-    def round(self, x: Value) -> tuple[Value, Value]:
-        """The integer nearest to a moderate x: as a float, and with offset in bits.
+    def round(self, x: Value, factor: float = 1.0) -> tuple[Value, Value]:
+        """The integer next to a moderate x * factor: as a float, with offset in bits.
 
         The second has the integer in its low bits; `rounded_integer` takes it out.
         """
-        shifted = x + self.f.magic
+        magic = self.f.magic
+        shifted = x + magic if factor == 1.0 else self.multiply_add(x, factor, magic)
         return shifted - self.f.magic, self.bits(shifted)
 
     def rounded_integer(self, shifted: Value) -> Value:

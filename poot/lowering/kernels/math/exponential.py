@@ -18,23 +18,25 @@ LN2 = 0.6931471805599453
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """x = n ln2 + high - low, and n with offset in low bits."""
+    """x = n ln2 + rest, rest = high - n LN2_LOW; and n with offset in low bits."""
 
+    n: Value
     high: Value
-    low: Value
+    rest: Value
     shifted: Value
 
 
 def reduce(m: FloatMath, x: Value) -> Reduced:
     """Split a moderate x by the multiple of ln 2 nearest to it."""
-    n, shifted = m.round(x * LOG2_E)
+    n, shifted = m.round(x, LOG2_E)
     high = m.multiply_add(n, -m.choose(*LN2_HIGH), x)
-    return Reduced(high, n * m.choose(*LN2_LOW), shifted)
+    rest = m.multiply_add(n, -m.choose(*LN2_LOW), high)
+    return Reduced(n, high, rest, shifted)
 
 
 def _unscaled_exp(m: FloatMath, reduced: Reduced) -> Value:
-    """exp(high - low)"""
-    r = reduced.high - reduced.low
+    """exp(rest)"""
+    r = reduced.rest
     return m.multiply_add(r * r, m.polynomial(r, EXP), r) + 1.0
 
 
@@ -83,15 +85,24 @@ def _finish(m: FloatMath, x: Value, y: Value, shifted: Value, unit: float) -> Va
 def expm1(m: FloatMath, x: Value) -> Value:
     k = m.k
     reduced = reduce(m, x)
-    r = reduced.high - reduced.low
-    error = (reduced.high - r) - reduced.low
-    e = r + (r * r * m.polynomial(r, EXP) + error)
+    r = reduced.rest
+    error = m.multiply_add(reduced.n, -m.choose(*LN2_LOW), reduced.high - r)
+    e = r + m.multiply_add(r * r, m.polynomial(r, EXP), error)
     # 2^n (1 + e) - 1, with half of 2^n since n may be one too large for it.
     half = m.real((reduced.shifted << m.f.mantissa_bits) + (m.f.one - m.f.implicit_bit))
     result = (half * e + (half - 0.5)) * 2.0
     result = k.select(x < (1 + m.f.bias) * LN2, result, x + math.inf)
     result = k.select(x < -(m.f.mantissa_bits + 3) * LN2, -1.0, result)
     return k.select(m.abs(x) < 2.0 ** -(m.f.mantissa_bits + 2), x, result)
+
+
+def fused_expm1(m: FloatMath, x: Value) -> Value:
+    """expm1(x) for 0 <= x < bias ln 2 or NaN, on a device that fuses."""
+    reduced = reduce(m, x)
+    r = reduced.rest
+    e = m.multiply_add(r * r, m.polynomial(r, EXP), r)
+    power = m.real((reduced.shifted << m.f.mantissa_bits) + m.f.one)
+    return m.multiply_add(power, e, power - 1.0)
 
 
 def scaled_exp(m: FloatMath, x: Value, exponent: int) -> Value:

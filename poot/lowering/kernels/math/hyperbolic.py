@@ -12,9 +12,9 @@ from poot.lowering.kernels.math.coefficients import (
     TANH,
     Coefficients,
 )
-from poot.lowering.kernels.math.exponential import LN2, scaled_exp
+from poot.lowering.kernels.math.exponential import LN2, fused_expm1, scaled_exp
 from poot.lowering.kernels.math.logarithm import log_of_sum
-from poot.lowering.kernels.math.quotient import quotient
+from poot.lowering.kernels.math.quotient import near_quotient, quotient
 from poot.lowering.spirv.value import Value
 
 
@@ -29,6 +29,12 @@ def tanh(m: FloatMath, x: Value) -> Value:
     a = m.abs(x)
     # From here on the result is one.
     end = m.choose(9.02, 19.1)
+    if m.fuses:
+        # tanh(a) = t / (t + 2) with t = expm1(2a): accurate for small a too, until the
+        # quotient's remainder is lost.
+        t = fused_expm1(m, k.select(a > end, end, a) * 2.0)
+        result = k.select(a < 2.0**-13, a, near_quotient(m, t, t + 2.0))
+        return m.with_sign(result, m.sign(x))
     e = scaled_exp(m, k.select(a < end, a, end) * 2.0, 0)
     large = 1.0 - k.fdiv(2.0, e + 1.0)
     result = k.select(a >= 0.55, large, odd_polynomial(m, a, TANH))

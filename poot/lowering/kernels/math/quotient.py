@@ -82,6 +82,13 @@ def _fused(m: FloatMath, a: Value, b: Value) -> Pair:
     return Pair(q, estimate)
 
 
+def near_quotient(m: FloatMath, a: Value, b: Value) -> Value:
+    """a / b within an ulp for moderate a and b, on a device that fuses."""
+    inverse = m.k.fdiv(1.0, b)
+    q = a * inverse
+    return m.k.fma(m.k.fma(m.k.neg(b), q, a), inverse, q)
+
+
 def quotient(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b, correctly rounded, for positive a and b with a normal quotient."""
     if m.divides_exactly:
@@ -214,19 +221,46 @@ def _root(m: FloatMath, bits: Value) -> Value:
     offset = k.select(
         odd, k.const(f.word, f.one + f.implicit_bit), k.const(f.word, f.one)
     )
-    s = k.sqrt(m.real((bits & f.mantissa_mask) + offset))
-    q = _whole(m, s)
-    radicand = m.integer(_significand(m, bits) << f.mantissa_bits)
-    radicand = k.select(odd, radicand + radicand, radicand)
-    remainder = radicand - q * q
-    _, steps = m.round(m.to_real(remainder) * k.fdiv(0.5 / f.implicit_bit, s))
-    q = q + m.rounded_integer(steps)
-    remainder = radicand - q * q
-    zero, one = k.const(f.integer, 0), k.const(f.integer, 1)
-    up = k.select(remainder > q, one, zero)
-    up = k.select(remainder <= k.neg(q), k.neg(one), up)
+    value = m.real((bits & f.mantissa_mask) + offset)
+    if m.fuses:
+        q, up = _fused_root(m, value)
+    else:
+        radicand = m.integer(_significand(m, bits) << f.mantissa_bits)
+        radicand = k.select(odd, radicand + radicand, radicand)
+        q, up = _whole_root(m, value, radicand)
     half = (exponent + (f.bias - 2)) >> 1
     return m.word(q + up) + (half << f.mantissa_bits)
+
+
+def _whole_root(m: FloatMath, x: Value, radicand: Value) -> tuple[Value, Value]:
+    """The root of x, given as an integer too, times 2**mantissa_bits; and a last step.
+
+    The step leads to the nearest integer.
+    """
+    k = m.k
+    s = k.sqrt(x)
+    q = _whole(m, s)
+    remainder = radicand - q * q
+    _, steps = m.round(m.to_real(remainder) * k.fdiv(0.5 / m.f.implicit_bit, s))
+    q = q + m.rounded_integer(steps)
+    remainder = radicand - q * q
+    return q, _step(m, remainder > q, remainder <= k.neg(q))
+
+
+def _fused_root(m: FloatMath, x: Value) -> tuple[Value, Value]:
+    """The same by floats: the remainders are exact."""
+    k = m.k
+    s = k.sqrt(x)
+    s = k.fma(k.fma(k.neg(s), s, x), k.fdiv(0.5, s), s)
+    remainder = k.fma(k.neg(s), s, x)
+    place = s * 2.0**-m.f.mantissa_bits
+    return _whole(m, s), _step(m, remainder > place, remainder <= k.neg(place))
+
+
+def _step(m: FloatMath, up: Value, down: Value) -> Value:
+    k = m.k
+    zero, one = k.const(m.f.integer, 0), k.const(m.f.integer, 1)
+    return k.select(down, k.neg(one), k.select(up, one, zero))
 
 
 def rsqrt(m: FloatMath, x: Value) -> Value:
