@@ -168,8 +168,8 @@ def _nearer(given: Array, kept: Array, lost: Array) -> Array:
     Functions of the bits keep them and arithmetic does not, so either value will do.
     """
     if dtypes.as_dtype(kept.dtype).is_float:
-        given = flushed(given, edge=True)
-        distances = [ulps(given, x) for x in (kept, lost)]
+        one, *others = (flushed(x, edge=True) for x in (given, kept, lost))
+        distances = [ulps(one, other) for other in others]
         return np.where(distances[0] <= distances[1], kept, lost)
     return np.where(given == kept, kept, lost)
 
