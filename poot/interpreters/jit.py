@@ -15,7 +15,7 @@ from poot.core.interpreter import current
 from poot.interpreters.config import Settings, settings
 from poot.interpreters.eager import EAGER
 from poot.interpreters.promotion import as_value
-from poot.interpreters.pytree import flatten, unflatten
+from poot.interpreters.pytree import by_sorted_keys, flatten, unflatten
 from poot.interpreters.signature import (
     Parameters,
     Signature,
@@ -99,12 +99,14 @@ class JitFunction:
         call = take_apart(self._parameters, self._name, args, kwargs)
         lift = current().lift
         tree = unflatten(
-            call.signature.tree, [lift(as_value(leaf)) for leaf in call.leaves]
+            by_sorted_keys(call.signature.tree),
+            [lift(as_value(leaf)) for leaf in call.leaves],
         )
         statics = [(place, value) for place, _, value in call.signature.statics]
         own_args, own_kwargs = put_together(statics, len(args), tree)
         leaves, result_tree = flatten(self._function(*own_args, **own_kwargs))
-        return unflatten(result_tree, [lift(as_value(leaf)) for leaf in leaves])
+        values = [lift(as_value(leaf)) for leaf in leaves]
+        return unflatten(by_sorted_keys(result_tree), values)
 
     # --- around calls -------------------------------------------------------
 

@@ -6,6 +6,7 @@ Dicts are walked by sorted keys; None is a container without leaves.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -68,6 +69,25 @@ def all(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
 def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
     """A tree of form `outer` of trees of form `inner`, turned inside out."""
     return optree.tree_transpose(outer, inner, tree)
+
+
+def by_sorted_keys(treedef: TreeDef) -> TreeDef:
+    """The tree whose dicts have their keys in order, not as they were inserted.
+
+    Dicts that differ in this alone have equal trees: what is kept for one of them must
+    not show the order of another.
+    """
+    return optree.treespec_transform(treedef, _sort_keys)
+
+
+def _sort_keys(node: TreeDef) -> TreeDef:
+    if node.type not in (dict, defaultdict):
+        return node
+    given: Any = optree.tree_unflatten(node, range(node.num_children))
+    ordered = given.copy()
+    ordered.clear()
+    ordered.update({key: given[key] for key in node.entries()})
+    return structure(ordered)
 
 
 def leaf_paths(treedef: TreeDef) -> list[optree.PyTreeAccessor]:

@@ -16,7 +16,13 @@ from poot.core.types import Named, SlotKey, Storage
 from poot.interpreters.aval import Aval
 from poot.interpreters.eager import SCALAR_SLOT
 from poot.interpreters.promotion import as_value, is_operand
-from poot.interpreters.pytree import TreeDef, flatten, leaf_paths, unflatten
+from poot.interpreters.pytree import (
+    TreeDef,
+    by_sorted_keys,
+    flatten,
+    leaf_paths,
+    unflatten,
+)
 from poot.interpreters.signature import Parameters, Signature, SlotKind, put_together
 from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.tracer import Tracer
@@ -51,7 +57,7 @@ def trace(
         for kind, path in zip(signature.kinds, paths, strict=True)
     ]
     statics = [(place, value) for place, _, value in signature.statics]
-    tree = unflatten(signature.tree, inputs)
+    tree = unflatten(by_sorted_keys(signature.tree), inputs)
     args, kwargs = put_together(statics, signature.positional, tree)
     try:
         with interpreting(staging):
@@ -92,7 +98,7 @@ def _results(
                 f"{accessor.codify('result')}; returns arrays and numbers, and "
                 "containers of them"
             )
-    return [staging.lift(as_value(leaf)) for leaf in leaves], tree
+    return [staging.lift(as_value(leaf)) for leaf in leaves], by_sorted_keys(tree)
 
 
 def _donate(
