@@ -429,8 +429,10 @@ def test_conversions_of_scalars() -> None:
     assert array(A).item(1, 2) == -6.0 and array(A).tolist() == A.tolist()
     with pytest.raises(ValueError, match="ambiguous"):
         bool(array(A))
-    with pytest.raises(TypeError, match="only an array of one element"):
-        float(array(A))
+    for convert in (float, int, complex):
+        with pytest.raises(TypeError, match="only an array without axes"):
+            convert(array([1.0]))
+    assert bool(array([[2]])) and not bool(array([0.0]))
     with pytest.raises(TypeError, match="only an integer scalar"):
         operator.index(x)
 

@@ -153,6 +153,7 @@ def test_abstract_arguments_need_no_numbers() -> None:
         (lambda x: [1, 2][x[0].astype(int)], "index or size"),
         (lambda x: x.tolist(), "tolist"),
         (lambda x: x[0].item(), "item"),
+        (lambda x: f"{x[0]:.3f}", r"the format '\.3f'"),
         (lambda x: 3 in x, r"bool\(\)"),
         (lambda x: x[x > 1], "numpy.asarray"),
     ],

@@ -25,7 +25,7 @@ from poot.core.types import Storage, TensorType, ValueMeta, literal_type
 from poot.core.verify import verify
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """A well-formed graph. Made by `Builder.finish` and `GraphEdit.commit` only.
 
@@ -122,6 +122,8 @@ class Graph:
 
     def __str__(self) -> str:
         return print_graph(self)
+
+    __repr__ = __str__
 
     @classmethod
     def parse(cls, text: str, consts: Sequence[Any] = ()) -> Graph:

@@ -132,12 +132,12 @@ class Array(Value, metaclass=_ArrayType):
         return self.numpy().tolist()
 
     def _only_element(self, wanted: str) -> Any:
-        if self.size != 1:
+        if self.shape:
             raise TypeError(
-                f"only an array of one element becomes {wanted}; this one has shape "
-                f"{self.shape}"
+                f"only an array without axes becomes {wanted}; this one has shape "
+                f"{self.shape}: index it, or use .item()"
             )
-        return self.numpy().reshape(())[()]
+        return self.numpy()[()]
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -145,7 +145,7 @@ class Array(Value, metaclass=_ArrayType):
                 f"the truth of an array of shape {self.shape} is ambiguous; use "
                 ".any() or .all()"
             )
-        return bool(self._only_element("a bool"))
+        return bool(self.item())
 
     def __int__(self) -> int:
         return int(self._only_element("an int"))

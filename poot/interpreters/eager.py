@@ -106,7 +106,8 @@ def one_equation(op: Op, kinds: tuple[_OperandKind, ...]) -> Graph:
             key = SlotKey(f"operand {number}")
             type = TensorType((), kind)
             inputs.append(builder.input(type, Storage.SLOT, key, SCALAR_SLOT))
-    for out in builder.emit(op, tuple(inputs)):
+    # The line that needs the kernel first; errors in making it name this line.
+    for out in builder.emit(op, tuple(inputs), user_source()):
         builder.result(out)
     return builder.finish()
 

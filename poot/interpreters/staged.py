@@ -46,6 +46,8 @@ class Traced:
     def __str__(self) -> str:
         return f"traced {self._trace.name}: {self.graph}"
 
+    __repr__ = __str__
+
 
 class Lowered:
     """A function's graph after the passes."""
@@ -73,6 +75,8 @@ class Lowered:
 
     def __str__(self) -> str:
         return f"lowered {self._trace.name}: {self.graph}"
+
+    __repr__ = __str__
 
 
 class Compiled:
@@ -116,11 +120,13 @@ class Compiled:
         return {name: kernel.words for name, kernel in kernels.items()}
 
     def report(self) -> str:
-        """Which rewrites fired, and why others did not."""
-        return str(self._lowered.report)
+        """Which rewrites fired, why others did not, and each launch that is left."""
+        return self._lowered.report.with_program(self.program)
 
     def __str__(self) -> str:
         return f"compiled {self._trace.name}: {self.program}"
+
+    __repr__ = __str__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of the signature that it was compiled for."""

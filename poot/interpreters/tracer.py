@@ -117,6 +117,11 @@ class Tracer(Value):
     def __reduce__(self) -> NoReturn:
         self._concretize("pickling", "return the value and pickle the array")
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._concretize(f"the format {spec!r}", "print it without a format")
+        return repr(self)
+
     def __repr__(self) -> str:
         return f"Traced<{self.aval}>"
 

@@ -48,7 +48,8 @@ class Kernel:
     """
 
     name: str
-    words: bytes
+    # Thousands of bytes, which nobody reads in the printed form of a program.
+    words: bytes = field(repr=False)
     workgroup: tuple[int, int, int]
     operands: tuple[KernelOperand, ...]
     uses_metadata: bool = False

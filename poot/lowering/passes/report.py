@@ -44,6 +44,10 @@ class Report:
             if entry.rewrite.name == rewrite and entry.reason is not None
         ]
 
+    def with_program(self, program: Program) -> str:
+        """The report, and below it what the program made of the graph will run."""
+        return f"{self}\n{describe_program(program)}"
+
     def _count(self, fired: bool) -> dict[str, int]:
         counts: dict[str, int] = {}
         for record in self.records:
