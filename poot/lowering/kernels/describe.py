@@ -17,7 +17,6 @@ from poot.core.ops.elementwise import (
     Cast,
     Clamp,
     Compare,
-    Select,
     Unary,
 )
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
@@ -60,6 +59,7 @@ from poot.lowering.kernels.region import (
 )
 from poot.lowering.kernels.shapes import axis_runs, common_groups, walked_as_one
 from poot.lowering.plan.layout import ALIGNMENT, Layout, View
+from poot.lowering.plan.state import ELEMENTWISE
 from poot.lowering.program import TABLE_SPACES, BufferRange
 
 _CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota)
@@ -68,7 +68,6 @@ _BITS = {
     dtypes.float16: dtypes.uint16,
     dtypes.bfloat16: dtypes.uint16,
 }
-_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Clamp)
 
 
 def needed_values(body: Graph) -> frozenset[ValueId]:
@@ -285,7 +284,7 @@ class _Describer:
     def _is_aligned(self, eqn: Eqn) -> bool:
         if isinstance(eqn.op, BitcastConvert):
             return self.body.type(eqn.out).shape == self.body.type(eqn.inputs[0]).shape
-        return isinstance(eqn.op, (*_ELEMENTWISE, Broadcast))
+        return isinstance(eqn.op, (*ELEMENTWISE, Broadcast))
 
     def _shape(self, operand: Operand) -> tuple[int, ...]:
         """The shape of a value, with axes merged."""
@@ -359,7 +358,7 @@ class _Describer:
         type = self.body.type(eqn.out)
         refs = [self._ref(operand) for operand in _operands_read(self.body, eqn)]
         shape = self._merged(type.shape)
-        if isinstance(eqn.op, _ELEMENTWISE):
+        if isinstance(eqn.op, ELEMENTWISE):
             return self._add(Apply(eqn.op), refs, type.dtype, shape)
         if isinstance(eqn.op, BitcastConvert):
             return self._bitcast(eqn, refs[0])
