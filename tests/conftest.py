@@ -50,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run under Vulkan's validation layers; a message fails the test it is in",
     )
+    group.addoption(
+        "--sweep-points",
+        default=1 << 16,
+        type=int,
+        help="how many points of each function are compared with its true values",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
