@@ -131,6 +131,10 @@ class Array(Value, metaclass=_ArrayType):
     def tolist(self) -> Any:
         return self.numpy().tolist()
 
+    def tobytes(self) -> bytes:
+        """The elements, row by row."""
+        return self.numpy().tobytes()
+
     def _only_element(self, wanted: str) -> Any:
         if self.shape:
             raise TypeError(

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import copy as copying
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from poot.interpreters import arithmetic, contraction, reductions, rounding, shaping
+from poot.interpreters import (
+    arithmetic,
+    contraction,
+    moving,
+    reductions,
+    rounding,
+    shaping,
+    taking,
+)
 from poot.interpreters.indexing import getitem
 from poot.interpreters.promotion import is_operand
 from poot.interpreters.value import AbstractValue
@@ -118,76 +127,72 @@ class Value(AbstractValue):
 
     @property
     def T(self) -> Value:
+        """The axes in reverse order."""
         return shaping.transpose(self)
 
     @property
     def mT(self) -> Value:
+        """The last two axes exchanged."""
         return shaping.swapaxes(self, -1, -2)
 
-    def astype(self, dtype: Any) -> Value:
-        return shaping.astype(self, dtype)
+    @property
+    def real(self) -> Value:
+        """The value itself: all dtypes are real."""
+        return self
 
-    def reshape(self, *shape: Any) -> Value:
-        return shaping.reshape(self, shape[0] if len(shape) == 1 else shape)
+    @property
+    def imag(self) -> Value:
+        """Zeros: all dtypes are real."""
+        return shaping.zeros_of(self)
 
-    def ravel(self) -> Value:
-        return shaping.ravel(self)
+    def copy(self) -> Value:
+        """The same elements, which live on if these are donated or deleted."""
+        return copying.copy(self)
 
-    def flatten(self) -> Value:
-        return shaping.ravel(self)
+    def conj(self) -> Value:
+        """The value itself: all dtypes are real."""
+        return self
+
+    conjugate = conj
+
+    def reshape(self, *shape: Any, order: str = "C") -> Value:
+        """Another shape, given as one tuple or size by size; one may be -1."""
+        given = shape[0] if len(shape) == 1 else shape
+        return shaping.reshape(self, given, order)
 
     def transpose(self, *axes: Any) -> Value:
+        """The axes in another order: in reverse, or as given."""
         given = axes[0] if len(axes) == 1 else axes or None
         return shaping.transpose(self, given)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Value:
-        return shaping.swapaxes(self, axis1, axis2)
-
-    def squeeze(self, axis: Any = None) -> Value:
-        return shaping.squeeze(self, axis)
+    astype = shaping.astype
+    view = shaping.view
+    ravel = shaping.ravel
+    flatten = shaping.ravel
+    swapaxes = shaping.swapaxes
+    squeeze = shaping.squeeze
+    diagonal = moving.diagonal
+    trace = moving.trace
+    repeat = moving.repeat
+    take = taking.take
 
     # --- reductions ---------------------------------------------------------
 
-    def sum(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
-        return reductions.sum(self, axis, dtype, **options)
-
-    def prod(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
-        return reductions.prod(self, axis, dtype, **options)
-
-    def max(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.max(self, axis, **options)
-
-    def min(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.min(self, axis, **options)
-
-    def any(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.any(self, axis, **options)
-
-    def all(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.all(self, axis, **options)
-
-    def argmax(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.argmax(self, axis, **options)
-
-    def argmin(self, axis: Any = None, **options: Any) -> Value:
-        return reductions.argmin(self, axis, **options)
-
-    def mean(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
-        return reductions.mean(self, axis, dtype, **options)
-
-    def var(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
-        return reductions.var(self, axis, dtype, **options)
-
-    def std(self, axis: Any = None, dtype: Any = None, **options: Any) -> Value:
-        return reductions.std(self, axis, dtype, **options)
+    sum = reductions.sum
+    prod = reductions.prod
+    max = reductions.max
+    min = reductions.min
+    any = reductions.any
+    all = reductions.all
+    argmax = reductions.argmax
+    argmin = reductions.argmin
+    mean = reductions.mean
+    var = reductions.var
+    std = reductions.std
+    ptp = reductions.ptp
 
     # --- the rest -----------------------------------------------------------
 
-    def round(self, decimals: int = 0) -> Value:
-        return rounding.round_(self, decimals)
-
-    def clip(self, min: Any = None, max: Any = None) -> Value:
-        return rounding.clip(self, min, max)
-
-    def dot(self, other: Any) -> Value:
-        return contraction.dot(self, other)
+    round = rounding.round_
+    clip = rounding.clip
+    dot = contraction.dot

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from poot.core import dtypes
 from poot.core.dtypes import DType, Kind
-from poot.core.errors import DTypeError, ShapeError
+from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.ops.elementwise import UnaryOp
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
 from poot.interpreters.arithmetic import (
@@ -28,7 +28,7 @@ from poot.interpreters.promotion import (
     inexact,
     result_like,
 )
-from poot.interpreters.rounding import maximum, minimum
+from poot.interpreters.rounding import maximum, minimum, refuse_out
 from poot.interpreters.shaping import (
     as_element_type,
     broadcast_to,
@@ -138,31 +138,33 @@ def _accumulated(op: ReduceOp, x: Any, dtype: Any, options: dict[str, Any]) -> V
 
 
 def sum(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
 ) -> Value:
     """The sum along axes; floats are added in f32 at least and rounded once."""
+    refuse_out("sum", out)
     options = _options(axis, keepdims, initial, where)
-    return _accumulated(ReduceOp.SUM, x, dtype, options)
+    return _accumulated(ReduceOp.SUM, a, dtype, options)
 
 
 def prod(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
 ) -> Value:
     """The product along axes."""
+    refuse_out("prod", out)
     options = _options(axis, keepdims, initial, where)
-    return _accumulated(ReduceOp.PROD, x, dtype, options)
+    return _accumulated(ReduceOp.PROD, a, dtype, options)
 
 
 def _options(axis: Any, keepdims: bool, initial: Any, where: Any) -> dict[str, Any]:
@@ -173,55 +175,71 @@ def _options(axis: Any, keepdims: bool, initial: Any, where: Any) -> dict[str, A
 
 
 def max(
-    x: Any,
+    a: Any,
     axis: Any = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
 ) -> Value:
     """The largest element along axes; NaN if there is one."""
+    refuse_out("max", out)
     options = _options(axis, keepdims, initial, where)
-    return _reduction(ReduceOp.MAX, as_value(x, "max").with_weak(False), **options)
+    return _reduction(ReduceOp.MAX, as_value(a, "max").with_weak(False), **options)
 
 
 def min(
-    x: Any,
+    a: Any,
     axis: Any = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
 ) -> Value:
     """The smallest element along axes; NaN if there is one."""
+    refuse_out("min", out)
     options = _options(axis, keepdims, initial, where)
-    return _reduction(ReduceOp.MIN, as_value(x, "min").with_weak(False), **options)
+    return _reduction(ReduceOp.MIN, as_value(a, "min").with_weak(False), **options)
 
 
 def any(
-    x: Any, axis: Any = None, *, keepdims: bool = False, where: Any = None
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
 ) -> Value:
     """Whether an element along axes is not zero."""
-    truth = cast_to(as_value(x, "any"), dtypes.bool_).with_weak(False)
+    refuse_out("any", out)
+    truth = cast_to(as_value(a, "any"), dtypes.bool_).with_weak(False)
     return _reduction(ReduceOp.ANY, truth, axis, keepdims, None, where)
 
 
 def all(
-    x: Any, axis: Any = None, *, keepdims: bool = False, where: Any = None
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
 ) -> Value:
     """Whether no element along axes is zero."""
-    truth = cast_to(as_value(x, "all"), dtypes.bool_).with_weak(False)
+    refuse_out("all", out)
+    truth = cast_to(as_value(a, "all"), dtypes.bool_).with_weak(False)
     return _reduction(ReduceOp.ALL, truth, axis, keepdims, None, where)
 
 
-def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
+def argmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Value:
     """The index of the first largest element (the first NaN, if there is one)."""
-    return _arg_reduction(ArgReduceOp.ARGMAX, x, axis, keepdims)
+    refuse_out("argmax", out)
+    return _arg_reduction(ArgReduceOp.ARGMAX, a, axis, keepdims)
 
 
-def argmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
+def argmin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Value:
     """The index of the first smallest element (the first NaN, if there is one)."""
-    return _arg_reduction(ArgReduceOp.ARGMIN, x, axis, keepdims)
+    refuse_out("argmin", out)
+    return _arg_reduction(ArgReduceOp.ARGMIN, a, axis, keepdims)
 
 
 def _arg_reduction(op: ArgReduceOp, x: Any, axis: Any, keepdims: bool) -> Value:
@@ -233,6 +251,14 @@ def _arg_reduction(op: ArgReduceOp, x: Any, axis: Any, keepdims: bool) -> Value:
     else:
         index = ArgReduce(op, canonical_axis(axis, x.ndim, op.value), keepdims).bind(x)
     return cast_to(index, default_int())
+
+
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Value:
+    """The largest element along axes minus the smallest."""
+    refuse_out("ptp", out)
+    x = as_value(a, "ptp")
+    highest = max(x, axis, keepdims=keepdims)
+    return subtract(highest, min(x, axis, keepdims=keepdims))
 
 
 # --- moments ----------------------------------------------------------------
@@ -258,15 +284,17 @@ def _count(x: Value, axes: tuple[int, ...], where: Any) -> Any:
 
 
 def mean(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
+    *,
     where: Any = None,
 ) -> Value:
     """The average along axes; of no element: NaN. Halves are added up in f32."""
-    x = as_value(x, "mean")
+    refuse_out("mean", out)
+    x = as_value(a, "mean")
     result, compute = _moment_dtypes(x, dtype, "mean")
     axes = canonical_axes(axis, x.ndim, "mean")
     average = _mean(cast_to(x, compute), axes, where)
@@ -293,23 +321,39 @@ def _without(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
 
 
 def var(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
-    ddof: int = 0,
+    out: None = None,
+    ddof: float = 0,
     keepdims: bool = False,
+    *,
     where: Any = None,
+    correction: float | None = None,
 ) -> Value:
-    """The mean squared distance from the mean, over `count - ddof`."""
-    x = as_value(x, "var")
+    """The mean squared distance from the mean, over `count - ddof`.
+
+    `correction` is the array API's name of `ddof`.
+    """
+    refuse_out("var", out)
+    x = as_value(a, "var")
+    ddof = _degrees("var", ddof, correction)
     result, compute = _moment_dtypes(x, dtype, "var")
     axes = canonical_axes(axis, x.ndim, "var")
     variance = _variance(cast_to(x, compute), axes, ddof, where)
     return _without(cast_to(variance, result).with_weak(False), axes, keepdims)
 
 
-def _variance(x: Value, axes: tuple[int, ...], ddof: int, where: Any) -> Value:
+def _degrees(where: str, ddof: float, correction: float | None) -> float:
+    """How many degrees of freedom the mean takes, by either of its names."""
+    if correction is None:
+        return ddof
+    if ddof:
+        raise ArgumentError(f"{where}: ddof and correction are one thing; give one")
+    return correction
+
+
+def _variance(x: Value, axes: tuple[int, ...], ddof: float, where: Any) -> Value:
     centred = subtract(x, _mean(x, axes, where))
     squares = sum(multiply(centred, centred), axes, keepdims=True, where=where)
     count = _count(x, axes, where)
@@ -321,16 +365,20 @@ def _variance(x: Value, axes: tuple[int, ...], ddof: int, where: Any) -> Value:
 
 
 def std(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
-    ddof: int = 0,
+    out: None = None,
+    ddof: float = 0,
     keepdims: bool = False,
+    *,
     where: Any = None,
+    correction: float | None = None,
 ) -> Value:
     """The square root of the variance."""
-    x = as_value(x, "std")
+    refuse_out("std", out)
+    x = as_value(a, "std")
+    ddof = _degrees("std", ddof, correction)
     result, compute = _moment_dtypes(x, dtype, "std")
     axes = canonical_axes(axis, x.ndim, "std")
     variance = _variance(cast_to(x, compute), axes, ddof, where)

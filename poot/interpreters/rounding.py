@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from poot.core.errors import DTypeError
+from poot.core.errors import ArgumentError, DTypeError
 from poot.core.ops.elementwise import BinaryOp, UnaryOp
 from poot.interpreters.arithmetic import binary, multiply, true_divide, unary
 from poot.interpreters.promotion import as_value, cast_to
 
 if TYPE_CHECKING:
     from poot.interpreters.methods import Value
+
+
+def refuse_out(where: str, out: Any) -> None:
+    """NumPy's functions of arrays pass `out=None`; anything else has no meaning."""
+    if out is not None:
+        raise ArgumentError(
+            f"{where}: out must be None, since arrays never change; use the result"
+        )
 
 
 def maximum(x: Any, y: Any) -> Value:
@@ -30,9 +38,10 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Value:
     return as_value(x, "clip") if max is None else minimum(max, x)
 
 
-def round_(x: Any, decimals: int = 0) -> Value:
+def round_(a: Any, decimals: int = 0, out: None = None) -> Value:
     """Round to a number of decimals, halves to even."""
-    value = as_value(x, "round")
+    refuse_out("round", out)
+    value = as_value(a, "round")
     dtype = value.aval.type.dtype
     if not dtype.is_float:
         if decimals < 0:

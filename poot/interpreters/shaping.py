@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poot.core import dtypes
-from poot.core.errors import ShapeError
+from poot.core.dtypes import Scalar
+from poot.core.errors import ArgumentError, ShapeError
+from poot.core.interpreter import current
+from poot.core.ops.elementwise import BitcastConvert
 from poot.core.ops.shape import Broadcast, Reshape, Transpose
 from poot.interpreters.promotion import (
     as_value,
@@ -55,10 +58,15 @@ def canonical_shape(shape: Any, where: str) -> tuple[int, ...]:
 # --- functions --------------------------------------------------------------
 
 
-def reshape(x: Any, shape: Any) -> Value:
-    """The elements in row-major order in another shape; one size may be -1."""
+def reshape(x: Any, shape: Any, order: str = "C") -> Value:
+    """The elements in another shape, row by row (or with order "F" column by column).
+
+    One size may be -1.
+    """
     value = as_value(x, "reshape")
     sizes = canonical_shape(shape, "reshape")
+    if _is_by_columns("reshape", order):
+        return transpose(reshape(transpose(value), sizes[::-1]))
     if -1 in sizes:
         sizes = _with_inferred_size(value.shape, sizes)
     if sizes == value.shape:
@@ -79,10 +87,16 @@ def _with_inferred_size(
     return tuple(total // known if size == -1 else size for size in sizes)
 
 
-def ravel(x: Any) -> Value:
-    """The elements in one axis."""
+def _is_by_columns(where: str, order: str) -> bool:
+    if order not in ("C", "F"):
+        raise ArgumentError(f"{where}: order is {order!r}, takes 'C' or 'F'")
+    return order == "F"
+
+
+def ravel(x: Any, order: str = "C") -> Value:
+    """The elements in one axis, row by row (or with order "F" column by column)."""
     x = as_value(x, "ravel")
-    return reshape(x, (x.size,))
+    return reshape(x, (x.size,), order)
 
 
 def transpose(x: Any, axes: Any = None) -> Value:
@@ -166,6 +180,33 @@ def astype(x: Any, dtype: Any) -> Value:
     default ones."""
     x = as_value(x, "astype")
     return cast_to(x, as_element_type(dtype)).with_weak(False)
+
+
+def zeros_of(x: Any) -> Value:
+    """Zeros of the type of `x`."""
+    x = as_value(x, "zeros_of")
+    zero = Scalar.of(0, x.aval.type.dtype)
+    return broadcast_to(current().lift(zero, x.aval.weak), x.shape)
+
+
+def view(x: Any, dtype: Any) -> Value:
+    """The same bits as another dtype; of another width, the last axis takes it up."""
+    x = as_value(x, "view")
+    wanted, given = as_element_type(dtype), x.aval.type.dtype
+    sizes = [wanted.itemsize, given.itemsize]
+    ratio, is_wider = max(sizes) // min(sizes), wanted.itemsize > given.itemsize
+    x = x.with_weak(False)
+    if ratio > 1 and (not x.shape or (is_wider and x.shape[-1] % ratio)):
+        raise ShapeError(
+            f"view: {x.aval.type} as {wanted} needs a last axis"
+            + (f" whose size is a multiple of {ratio}" if is_wider else "")
+        )
+    if is_wider:
+        x = reshape(x, (*x.shape[:-1], x.shape[-1] // ratio, ratio))
+    bits: Value = BitcastConvert(wanted).bind(x)
+    if ratio == 1 or is_wider:
+        return bits
+    return reshape(bits, (*x.shape[:-1], x.shape[-1] * ratio))
 
 
 def as_element_type(dtype: Any) -> dtypes.DType:

@@ -103,7 +103,7 @@ class StagingInterpreter:
 
     def _operand(self, operand: Any) -> Operand:
         if isinstance(operand, Tracer):
-            if operand.trace is not self:
+            if operand.staging is not self:
                 raise operand.misplaced()
             return operand.operand
         if self.is_finished:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 class Tracer(Value):
     """A value of the graph that one staging interpreter builds."""
 
-    __slots__ = ("operand", "trace")
+    __slots__ = ("operand", "staging")
 
-    def __init__(self, trace: StagingInterpreter, operand: Operand, aval: Aval) -> None:
-        self.trace = trace
+    def __init__(
+        self, staging: StagingInterpreter, operand: Operand, aval: Aval
+    ) -> None:
+        self.staging = staging
         self.operand = operand
         self.aval = aval
 
@@ -29,20 +31,20 @@ class Tracer(Value):
         if weak == self.aval.weak:
             return self
         aval = aval_of(self.aval.type, weak)
-        return type(self)(self.trace, self.operand, aval)
+        return type(self)(self.staging, self.operand, aval)
 
     def origin(self) -> str:
         """Which argument or op the value comes from, and where in the user's code."""
         if isinstance(self.operand, Scalar):
             return f"the number {self.operand.value}"
-        return self.trace.origin(self.operand)
+        return self.staging.origin(self.operand)
 
     def misplaced(self) -> PootError:
         """The error for a use outside the trace that the value belongs to."""
-        function = self.trace.function_name
+        function = self.staging.function_name
         where = (
             f"was used after `{function}` had returned"
-            if self.trace.is_finished
+            if self.staging.is_finished
             else f"was used outside of the trace of `{function}`"
         )
         return TraceLeak(
@@ -57,11 +59,11 @@ class Tracer(Value):
         raise self.misplaced()
 
     def _concretize(self, wanted: str, remedy: str) -> NoReturn:
-        if self.trace.is_finished:
+        if self.staging.is_finished:
             raise self.misplaced()
         raise ConcretizationError(
             f"{wanted} needs the numbers of a traced value at {user_source()}, but "
-            f"`{self.trace.function_name}` is being traced and they are not known "
+            f"`{self.staging.function_name}` is being traced and they are not known "
             f"yet. The value ({self.aval.type}) is {self.origin()}; {remedy}"
         )
 
@@ -95,6 +97,9 @@ class Tracer(Value):
 
     def tolist(self) -> Any:
         self._concretize(".tolist()", "return the value from the function")
+
+    def tobytes(self) -> bytes:
+        self._concretize(".tobytes()", "return the value from the function")
 
     def numpy(self) -> Any:
         self._concretize(".numpy()", "return the value from the function")

@@ -26,6 +26,7 @@ from poot.interpreters.reductions import (
     mean,
     min,
     prod,
+    ptp,
     std,
     sum,
     var,
@@ -320,7 +321,6 @@ from poot.numpy._statistics import (
     nanstd,
     nansum,
     nanvar,
-    ptp,
 )
 from poot.numpy._taking import (
     take,

@@ -14,7 +14,7 @@ from poot.core.errors import ArgumentError, ShapeError
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.shape import Concat, Pad, Reverse, Slice
-from poot.interpreters import arithmetic
+from poot.interpreters import arithmetic, moving
 from poot.interpreters.indexing import take_axis
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import as_value, converted, is_value, result_like
@@ -147,46 +147,9 @@ def repeat(
     a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: Any = None
 ) -> Value:
     """Each element so many times in a row; `repeats` is known while tracing."""
-    x = asarray(a)
-    if axis is None:
-        x, axis = ravel(x), 0
-    place = canonical_axis(axis, x.ndim, "repeat")
-    counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts < 0).any():
-        raise ShapeError(
-            f"poot.numpy.repeat: repeats are {counts!r}, takes integers from 0 up, one "
-            "for all or one an element"
-        )
-    if counts.size == 1 and total_repeat_length is None:
-        return _repeated(x, int(counts.reshape(())), place)
-    if counts.size not in (1, x.shape[place]):
-        raise ShapeError(
-            f"poot.numpy.repeat: {counts.size} repeats for axis {place} of {x.shape}; "
-            "takes one for all or one an element"
-        )
-    source = np.repeat(np.arange(x.shape[place]), counts)
-    if total_repeat_length is not None:
-        source = _of_length(source, operator.index(total_repeat_length))
-    return gathered(x, source, place)
-
-
-def _of_length(source: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Cut, or go on with the last."""
-    if length > source.size and not source.size:
-        raise ShapeError("poot.numpy.repeat: no element is repeated to fill the length")
-    return source[np.minimum(np.arange(length), source.size - 1)]
-
-
-def _repeated(x: Value, count: int, axis: int) -> Value:
-    before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
-    spread = broadcast_to(reshape(x, (*before, 1, *after)), (*before, count, *after))
-    return reshape(spread, (*before[:-1], before[-1] * count, *after))
-
-
-def gathered(x: Value, source: np.ndarray[Any, Any], axis: int) -> Value:
-    """`x` at positions inside an axis that are known without data."""
-    index = as_value(source.astype(np.int32))
-    return take_axis(x, index, axis, GatherMode.PROMISE)
+    return moving.repeat(
+        asarray(a), repeats, axis, total_repeat_length=total_repeat_length
+    )
 
 
 def tile(A: Any, reps: Any) -> Value:
@@ -240,7 +203,7 @@ def pad(
                 f"{mode!r}; use 'constant'"
             )
         positions = np.arange(x.shape[axis])
-        x = gathered(x, np.pad(positions, ends, mode), axis)  # type: ignore[call-overload]
+        x = moving.gathered(x, np.pad(positions, ends, mode), axis)  # type: ignore[call-overload]
     return x
 
 

@@ -28,13 +28,6 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
     return reductions.sum(truth(a, "count_nonzero"), axis, keepdims=keepdims)
 
 
-def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Value:
-    """The largest element along axes minus the smallest."""
-    x = as_value(a, "ptp")
-    highest = reductions.max(x, axis, keepdims=keepdims)
-    return arithmetic.subtract(highest, reductions.min(x, axis, keepdims=keepdims))
-
-
 # --- weighted means ---------------------------------------------------------
 
 

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from poot.core import dtypes
-from poot.core.errors import ArgumentError, IndexingError, ShapeError
+from poot.core.errors import ShapeError
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.indexing import GatherMode
+from poot.interpreters import taking
 from poot.interpreters.arithmetic import (
     add,
     bitwise_and,
@@ -20,7 +21,7 @@ from poot.interpreters.arithmetic import (
 )
 from poot.interpreters.indexing import checked_index, take_axis
 from poot.interpreters.methods import Value
-from poot.interpreters.promotion import as_value, cast_to, converted
+from poot.interpreters.promotion import cast_to, converted
 from poot.interpreters.rounding import clip
 from poot.interpreters.shaping import (
     broadcast_to,
@@ -29,39 +30,16 @@ from poot.interpreters.shaping import (
     ravel,
     reshape,
 )
+from poot.interpreters.taking import gather_mode, integer_index
 from poot.lax import broadcasted_iota
 from poot.numpy._creation import asarray
-
-_MODES = {
-    None: GatherMode.FILL,
-    "fill": GatherMode.FILL,
-    "clip": GatherMode.CLIP,
-    "promise_in_bounds": GatherMode.PROMISE,
-    "wrap": GatherMode.PROMISE,
-}
-
-
-def _mode(where: str, mode: Any) -> GatherMode:
-    if mode not in _MODES:
-        names = ", ".join(repr(name) for name in _MODES if name)
-        raise ArgumentError(f"poot.numpy.{where}: mode is {mode!r}, takes {names}")
-    return _MODES[mode]
-
-
-def _index(where: str, indices: Any) -> Value:
-    index = as_value(indices, f"poot.numpy.{where}")
-    if not index.type.dtype.is_integer:
-        raise IndexingError(
-            f"poot.numpy.{where}: the indices are {index.type.dtype}, takes integers"
-        )
-    # So that sizes fit the dtype.
-    return cast_to(index, dtypes.int32) if index.type.dtype.itemsize < 4 else index
 
 
 def take(
     a: Any,
     indices: Any,
     axis: int | None = None,
+    out: None = None,
     mode: str | None = None,
     fill_value: Any = None,
 ) -> Value:
@@ -71,21 +49,7 @@ def take(
     gives NaN (integers: the lowest or, unsigned, the highest value) or `fill_value`,
     "clip" the nearest element, "wrap" starts anew.
     """
-    x = asarray(a)
-    if axis is None:
-        x, axis = ravel(x), 0
-    place = canonical_axis(axis, x.ndim, "take")
-    index, gather = _index("take", indices), _mode("take", mode)
-    size = x.shape[place]
-    if mode == "wrap" and size:
-        index = remainder(index, size)
-    taken = take_axis(x, index, place, gather)
-    if gather is not GatherMode.FILL or fill_value is None:
-        return taken
-    inside = bitwise_and(greater_equal(index, -size), less(index, size))
-    rank = x.ndim - place - 1
-    inside = reshape(inside, inside.shape + (1,) * rank)
-    return select(inside, taken, converted(fill_value, x.type.dtype, "take"))
+    return taking.take(asarray(a), indices, axis, out, mode, fill_value)
 
 
 def take_along_axis(
@@ -99,7 +63,7 @@ def take_along_axis(
 
     The other axes of both arrays broadcast.
     """
-    x, index = asarray(arr), _index("take_along_axis", indices)
+    x, index = asarray(arr), integer_index("take_along_axis", indices)
     if axis is None:
         x, axis = ravel(x), 0
     if x.ndim != index.ndim:
@@ -118,7 +82,7 @@ def take_along_axis(
 
 def _along_last(x: Value, index: Value, mode: Any, fill_value: Any) -> Value:
     """By one index into all elements: where the row starts, and the place in it."""
-    gather, size = _mode("take_along_axis", mode), x.shape[-1]
+    gather, size = gather_mode("take_along_axis", mode), x.shape[-1]
     if mode == "wrap" and size:
         index = remainder(index, size)
     index = checked_index(index, size, x.ndim - 1)
