@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ from hypothesis import HealthCheck, settings
 from poot.lowering.program import Dispatch, Kernel
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.vulkan.choice import OVERRIDE
+from poot.vulkan.context import Context, ContextRecorder
+from poot.vulkan.emit import Emitter
 from poot.vulkan.executable import Executable
 from poot.vulkan.races import check_races
+from tests.emitted_commands import check_emitted, watch
 from tests.spirv_val import fault
 
 # JAX is the second opinion, on the CPU and in one thread pool of its own.
@@ -123,6 +126,24 @@ def _no_program_races() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Executable, "__init__", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _vulkan_is_told_what_was_recorded() -> Iterator[None]:
+    """Fail where the calls that record a program are other ones than its commands."""
+    record = ContextRecorder.record
+
+    @functools.wraps(record)
+    def watched(
+        self: ContextRecorder, context: Context, emitters: Sequence[Emitter]
+    ) -> None:
+        told = watch(emitters)
+        record(self, context, emitters)
+        check_emitted(self, context, [each.calls for each in told])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContextRecorder, "record", watched)
         yield
 
 
