@@ -12,7 +12,7 @@ import numpy as np
 
 from poot.core.conversion import convert
 from poot.core.dtypes import DType
-from poot.core.errors import RangeError, ShapeError
+from poot.core.errors import ArgumentError, RangeError, ShapeError
 from poot.core.interpreter import current
 from poot.core.ops.elementwise import UnaryOp
 from poot.core.ops.shape import Concat
@@ -59,11 +59,22 @@ from poot.lax._shape import broadcasted_iota, filled
 # --- from data --------------------------------------------------------------
 
 
-def asarray(a: Any, dtype: Any = None) -> Value:
+def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None) -> Value:
     """Arrays, numbers and nested sequences of them as an array.
 
     64-bit data becomes 32-bit unless `config.enable_x64` is on or `dtype` says so.
+    With `copy` the memory is another one; `copy=False` refuses what needs one.
     """
+    result = _as_array(a, dtype)
+    if copy is False and result is not a:
+        raise ArgumentError(
+            "poot.numpy.asarray: this needs a copy; use copy=None, or give an array of "
+            "the wanted dtype"
+        )
+    return copying.copy(result) if copy and result is a else result
+
+
+def _as_array(a: Any, dtype: Any) -> Value:
     wanted = None if dtype is None else as_element_type(dtype)
     if isinstance(a, list | tuple):
         return _from_sequence(a, wanted)
@@ -86,9 +97,7 @@ def array(
     object: Any, dtype: Any = None, copy: bool = True, *, ndmin: int = 0
 ) -> Value:
     """As `asarray`, with `ndmin` axes at least; the memory is another one if copied."""
-    result = asarray(object, dtype)
-    if result is object and copy:
-        result = copying.copy(result)
+    result = asarray(object, dtype, copy=copy or None)
     if result.ndim < ndmin:
         result = reshape(result, (1,) * (ndmin - result.ndim) + result.shape)
     return result
@@ -336,8 +345,15 @@ def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = None) -> Value:
     return cast_to(triangle(*_sizes("tri", N, M), k), wanted)
 
 
-def meshgrid(*xi: Any, sparse: bool = False, indexing: str = "xy") -> list[Value]:
-    """One array an axis, that holds this axis's coordinate at each point of a grid."""
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Value]:
+    """One array an axis, that holds this axis's coordinate at each point of a grid.
+
+    All of them are copies, since arrays have no views.
+    """
+    if not copy:
+        raise ArgumentError("poot.numpy.meshgrid: arrays have no views; use copy=True")
     if indexing not in ("xy", "ij"):
         raise ShapeError(
             f"poot.numpy.meshgrid: indexing is {indexing!r}, takes 'xy' or 'ij'"

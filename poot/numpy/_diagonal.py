@@ -11,7 +11,7 @@ from poot.core.ops.shape import Pad
 from poot.interpreters import moving
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import result_like
-from poot.interpreters.shaping import reshape
+from poot.interpreters.shaping import ravel, reshape
 from poot.numpy._creation import asarray
 from poot.numpy._operands import bound
 
@@ -35,6 +35,11 @@ def diag(v: Any, k: int = 0) -> Value:
     config = ((start, size * size - start - covered, size),)
     zero = Scalar.of(0, x.type.dtype)
     return reshape(result_like(x, bound(Pad(config), x, zero)), (size, size))
+
+
+def diagflat(v: Any, k: int = 0) -> Value:
+    """A matrix with the elements of any array, in row-major order, as its diagonal."""
+    return diag(ravel(asarray(v)), k)
 
 
 def trace(

@@ -108,6 +108,12 @@ def imag(x: Any) -> Value:
     return zeros_like(x)
 
 
+def angle(z: Any, deg: bool = False) -> Value:
+    """Pi for negative numbers, -0 among them, 0 for the others; in degrees if `deg`."""
+    turned = arctan2(imag(z), z).with_weak(False)
+    return degrees(turned) if deg else turned
+
+
 # --- rounding ---------------------------------------------------------------
 
 

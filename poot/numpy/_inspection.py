@@ -34,6 +34,15 @@ def isscalar(element: Any) -> bool:
     return is_number(element) or (is_value(element) and not element.ndim)
 
 
+def iterable(y: Any) -> bool:
+    """Whether `iter` takes it: not what has no axes."""
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
 def iscomplexobj(x: Any) -> bool:
     """False: all dtypes are real."""
     asarray(x)

@@ -155,6 +155,37 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Value:
     return concatenate([asarray(arr), asarray(values)], axis)
 
 
+def block(arrays: Any) -> Value:
+    """Arrays in nested lists, joined: the innermost lists along the last axis."""
+    depth = _list_depth(arrays)
+    result = _block(arrays, depth, depth)
+    return result if result.ndim >= depth else _with_rank(result, depth)
+
+
+def _list_depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    depths = {_list_depth(part) for part in arrays}
+    if len(depths) != 1:
+        raise ShapeError(
+            "poot.numpy.block: the lists are nested to different depths, or empty; "
+            "nest all alike"
+        )
+    return 1 + depths.pop()
+
+
+def _block(arrays: Any, axis: int, rank: int) -> Value:
+    if not isinstance(arrays, list):
+        return _with_rank(asarray(arrays), rank)
+    parts = [_block(part, axis - 1, rank) for part in arrays]
+    rank = max(part.ndim for part in parts)
+    return concatenate([_with_rank(part, rank) for part in parts], -axis)
+
+
+def _with_rank(x: Value, rank: int) -> Value:
+    return reshape(x, (1,) * max(rank - x.ndim, 0) + x.shape)
+
+
 # --- cutting ----------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from poot.interpreters.promotion import (
     promote_inexact,
     type_of,
 )
+from poot.interpreters.shaping import expand_dims, ravel
 from poot.numpy._creation import asarray
 from poot.numpy._operands import bound, ufunc
 
@@ -39,6 +40,15 @@ less = ufunc(arithmetic.less)
 less_equal = ufunc(arithmetic.less_equal)
 greater = ufunc(arithmetic.greater)
 greater_equal = ufunc(arithmetic.greater_equal)
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False
+) -> Value:
+    """Whether each element is among the test elements (with `invert`: is not)."""
+    x, tests = asarray(element), ravel(asarray(test_elements))
+    found = reductions.any(arithmetic.equal(expand_dims(x, -1), tests), -1)
+    return arithmetic.invert(found) if invert else found
 
 
 # --- predicates -------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from poot.core import dtypes
 from poot.core.dtypes import DType, Scalar
-from poot.core.errors import ArgumentError, ShapeError
+from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.shape import Concat, Pad, Reverse, Slice
@@ -22,13 +23,15 @@ from poot.interpreters.shaping import (
     broadcast_to,
     canonical_axes,
     canonical_axis,
+    canonical_shape,
+    moveaxis,
     ravel,
     reshape,
     swapaxes,
     transpose,
 )
 from poot.lax import broadcasted_iota
-from poot.numpy._creation import asarray, triangle
+from poot.numpy._creation import asarray, triangle, zeros
 from poot.numpy._joining import concatenate
 from poot.numpy._operands import bound
 
@@ -168,6 +171,18 @@ def tile(A: Any, reps: Any) -> Value:
     return reshape(broadcast_to(reshape(x, split), spread), whole)
 
 
+def resize(a: Any, new_shape: Any) -> Value:
+    """The elements in row-major order, from the first again as often as it takes."""
+    x, sizes = ravel(asarray(a)), canonical_shape(new_shape, "resize")
+    wanted = math.prod(sizes)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"poot.numpy.resize: {sizes} is no shape")
+    if not x.size:
+        return zeros(sizes, x.type.dtype)
+    repeated = tile(x, -(-wanted // x.size))
+    return reshape(repeated[:wanted], sizes)
+
+
 # --- padding ----------------------------------------------------------------
 
 _INDEX_MODES = ("edge", "reflect", "symmetric", "wrap")
@@ -296,3 +311,30 @@ def _end(end: Any, x: Value, axis: int) -> Value | None:
         return value
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     return broadcast_to(value, shape)
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
+    """Differences of neighbours in row-major order, between what is put at the ends."""
+    x = ravel(asarray(ary))
+    inner = arithmetic.subtract(x[1:], x[:-1])
+    ends = [None if end is None else ravel(asarray(end)) for end in (to_begin, to_end)]
+    parts = [part for part in (ends[0], inner, ends[1]) if part is not None]
+    for part in parts:
+        if part.type.dtype is not x.type.dtype and not part.weak_type:
+            raise DTypeError(
+                f"poot.numpy.ediff1d: an end is {part.type.dtype}, the array "
+                f"{x.type.dtype}; takes one dtype"
+            )
+    return concatenate([part.astype(x.dtype) for part in parts])
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
+    """The area under `y` along an axis by the trapezoid rule, at `x` or steps of dx."""
+    heights = moveaxis(asarray(y), axis, -1)
+    if not heights.type.dtype.is_float:
+        heights = heights.astype(float)
+    if x is not None:
+        places = asarray(x)
+        dx = diff(places if places.ndim == 1 else moveaxis(places, axis, -1))
+    sums = arithmetic.add(heights[..., 1:], heights[..., :-1])
+    return arithmetic.multiply(arithmetic.multiply(sums, dx).sum(-1), 0.5)

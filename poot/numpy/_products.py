@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from poot.core.errors import ShapeError
-from poot.interpreters.arithmetic import multiply
+from poot.core.ops.elementwise import broadcast_shapes
+from poot.interpreters.arithmetic import add, multiply, power, subtract
 from poot.interpreters.contraction import dot, matmul
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import promote
 from poot.interpreters.shaping import (
+    broadcast_to,
     canonical_axes,
     expand_dims,
     moveaxis,
@@ -21,7 +23,8 @@ from poot.interpreters.shaping import (
     squeeze,
     transpose,
 )
-from poot.numpy._creation import asarray
+from poot.numpy._creation import arange, asarray, zeros_like
+from poot.numpy._joining import concatenate
 
 
 def _pair(a: Any, b: Any) -> tuple[Value, Value]:
@@ -131,3 +134,69 @@ def vecmat(x1: Any, x2: Any, /) -> Value:
     if y.ndim < 2:
         raise ShapeError(f"poot.numpy.vecmat: {y.shape} is no matrix, needs 2 axes")
     return squeeze(matmul(expand_dims(x, -2), y), -2)
+
+
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> Value:
+    """The vector product of vectors of 3 (or 2) elements along an axis.
+
+    Of two vectors of 2 elements it is a scalar, what the third element would be.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = _pair(a, b)
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    sizes = {x.shape[-1], y.shape[-1]}
+    if not sizes <= {2, 3}:
+        raise ShapeError(
+            f"poot.numpy.cross: vectors of {x.shape[-1]} and {y.shape[-1]} elements, "
+            "takes 2 or 3"
+        )
+
+    def term(i: int, j: int) -> Value:
+        return subtract(_times(x, y, i, j), _times(x, y, j, i))
+
+    if sizes == {2}:
+        return term(0, 1)
+    parts = [expand_dims(term(i, j), -1) for i, j in ((1, 2), (2, 0), (0, 1))]
+    return moveaxis(concatenate(parts, -1), -1, axisc)
+
+
+def _times(x: Value, y: Value, i: int, j: int) -> Value:
+    """Element i of one vector times j of the other; a missing third one is 0."""
+    left = x[..., i] if i < x.shape[-1] else 0
+    right = y[..., j] if j < y.shape[-1] else 0
+    product = multiply(left, right)
+    shape = broadcast_shapes("cross", x.shape[:-1], y.shape[:-1])
+    return broadcast_to(product, shape)
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
+    """The powers of each element of a vector as a row: from N - 1 down to 0."""
+    vector = asarray(x)
+    if vector.ndim != 1:
+        raise ShapeError(
+            f"poot.numpy.vander: given shape {vector.shape}, takes one axis"
+        )
+    count = vector.size if N is None else operator.index(N)
+    if count < 0:
+        raise ShapeError(f"poot.numpy.vander: N is {count}, takes 0 or more")
+    exponents = arange(count)
+    if not increasing:
+        exponents = exponents[::-1]
+    return power(expand_dims(vector, -1), exponents)
+
+
+def polyval(p: Any, x: Any) -> Value:
+    """The polynomial with the coefficients `p`, highest power first, at `x`."""
+    coefficients, at = _pair(p, x)
+    if coefficients.ndim != 1:
+        raise ShapeError(
+            f"poot.numpy.polyval: the coefficients have shape {coefficients.shape}, "
+            "take one axis"
+        )
+    result = multiply(zeros_like(at), zeros_like(coefficients[:1].sum()))
+    for place in range(coefficients.size):
+        result = add(multiply(result, at), coefficients[place])
+    return result
