@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from poot.core.errors import CapabilityError, LimitError, SpirvError
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.program import Access, Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Value
 from poot.lowering.spirv.opcodes import Decoration, ExecutionMode, Op
@@ -37,6 +37,7 @@ from poot.lowering.spirv.types import (
 from tests.spirv_words import capabilities, count, operands, read
 
 INFO = DeviceInfo()
+GPU = INFO.masked(kind=DeviceKind.DISCRETE)
 BASE = {"Shader", "PhysicalStorageBufferAddresses", "SignedZeroInfNanPreserve"}
 SIZE = 1000
 
@@ -167,8 +168,25 @@ def _cases() -> list[tuple[str, Body, Type]]:
     ("name", "body", "ty"), _cases(), ids=lambda x: x if isinstance(x, str) else None
 )
 def test_instruction_is_valid(name: str, body: Body, ty: Type) -> None:
-    kernel = elementwise(body, ty)
+    kernel = elementwise(body, ty, GPU)
     assert count(kernel, Op.Store) == 1
+
+
+def test_cpu_devices_access_vectors_by_component() -> None:
+    scalar = elementwise(NUMBERS["add"], F32)
+    kernel = elementwise(NUMBERS["add"], vector(F32, 4))
+    assert count(kernel, Op.Store) == 4
+    assert count(kernel, Op.Load) == count(scalar, Op.Load) + 6
+
+
+def test_vectors_of_buffers_beyond_signed_indices_are_accessed_whole() -> None:
+    k = make(info=INFO.masked(max_allocation_bytes=1 << 34))
+    a = k.operand("a", Access.READ)
+    out = k.operand("out", Access.WRITE)
+    bound = k.metadata(0)
+    value = k.load(a, vector(F32, 4), k.local_index(), bound)
+    k.store(out, vector(F32, 4), k.local_index(), value, bound)
+    assert count(k.finish(), Op.Store) == 1
 
 
 SCALARS: list[ScalarType] = [F16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64]

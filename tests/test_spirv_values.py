@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poot.core.errors import LimitError
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.program import Access
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 from poot.lowering.spirv.opcodes import Op
 from poot.lowering.spirv.types import BOOL, F16, F32, I32, U8, U32, U64, vector
 from tests.spirv_words import clamps, count, operands
 
-INFO = DeviceInfo()
+# A GPU, since indices take an instruction more on CPU devices.
+INFO = DeviceInfo(kind=DeviceKind.DISCRETE)
 LEAST = -(1 << 31)
 
 

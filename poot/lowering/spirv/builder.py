@@ -7,8 +7,8 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.program import Access, Kernel, KernelOperand
 from poot.lowering.spirv.control import Loop, When
 from poot.lowering.spirv.memory import Pointer, Shared, Variable
-from poot.lowering.spirv.opcodes import MemoryAccess, Op, StorageClass
-from poot.lowering.spirv.types import U32, vector
+from poot.lowering.spirv.opcodes import Decoration, MemoryAccess, Op, StorageClass
+from poot.lowering.spirv.types import U32
 from poot.lowering.spirv.value import Condition, Operand, Size, Value
 from poot.lowering.spirv.workgroup import Workgroup
 
@@ -25,8 +25,6 @@ __all__ = [
     "When",
 ]
 
-# Addresses are two u32, so that no module needs 64-bit integers for them.
-_ADDRESS = vector(U32, 2)
 _ADDRESS_BYTES = 8
 
 
@@ -43,6 +41,8 @@ class KernelBuilder(Workgroup):
         self._operands: list[Pointer] = []
         self._metadata: Pointer | None = None
         self._metadata_words: dict[int, Value] = {}
+        # Ids of the types of an address and of a table of them, once needed.
+        self._address = self._table = 0
         self._finished = False
 
     # --- what the kernel is given -------------------------------------------
@@ -120,7 +120,7 @@ class KernelBuilder(Workgroup):
             return False
         wide = _ADDRESS_BYTES * len(pointers) > self.info.max_push_bytes
         self._code = self._module.addresses
-        address = self._types[_ADDRESS]
+        address = self._address_type()
         block = self._module.push_block(address, 1 if wide else len(pointers))
         table = self._push_address(block, 0) if wide else 0
         for number, pointer in enumerate(pointers):
@@ -135,10 +135,29 @@ class KernelBuilder(Workgroup):
                 self._load_address(target, 0, pointer.base)
         return wide
 
+    def _address_type(self) -> int:
+        """A pointer, so that no module needs 64-bit integers for its addresses.
+
+        Nor would two u32, but lavapipe would not see that all lanes share the address.
+        """
+        if not self._address:
+            word = self._module.block(self._types[U32])
+            storage = StorageClass.PhysicalStorageBuffer
+            self._address = self._module.pointer_type(storage, word)
+        return self._address
+
+    def _table_type(self) -> int:
+        """A block of addresses."""
+        if not self._table:
+            module, address = self._module, self._address_type()
+            many = module.array(Op.TypeRuntimeArray, address, stride=_ADDRESS_BYTES)
+            self._table = module.block(many, Decoration.NonWritable)
+        return self._table
+
     def _push_address(self, block: int, member: int, target: int = 0) -> int:
         """Load an address from the push constants, as the id `target` if given."""
         module = self._module
-        address = self._types[_ADDRESS]
+        address = self._address_type()
         kind = module.pointer_type(StorageClass.PushConstant, address)
         place = self._emit_id(Op.AccessChain, kind, block, self.u32(member).id)
         target = target or module.new_id()
@@ -148,9 +167,8 @@ class KernelBuilder(Workgroup):
     def _load_address(self, table: int, entry: int, target: int) -> None:
         """Load the address that stands in entry `entry` of the addresses at `table`."""
         module = self._module
-        address = self._types[_ADDRESS]
+        address, layout = self._address_type(), self._table_type()
         storage = StorageClass.PhysicalStorageBuffer
-        layout = self._layout(_ADDRESS, False, Access.READ)
         array = self._emit_id(Op.Bitcast, module.pointer_type(storage, layout), table)
         kind = module.pointer_type(storage, address)
         path = self.u32(0).id, self.u32(entry).id

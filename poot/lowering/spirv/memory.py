@@ -11,11 +11,12 @@ from poot.lowering.spirv.control import Control
 from poot.lowering.spirv.opcodes import (
     Capability,
     Decoration,
+    Glsl,
     MemoryAccess,
     Op,
     StorageClass,
 )
-from poot.lowering.spirv.types import U32, Type, unsigned
+from poot.lowering.spirv.types import U32, Type, VectorType, unsigned
 from poot.lowering.spirv.value import Operand, Size, Value
 
 # Indices of OpAccessChain are signed, so a u32 index must stay below this.
@@ -33,7 +34,7 @@ class Pointer:
     """The address of an operand. Loads and stores say the type of its elements."""
 
     operand: KernelOperand
-    # Id of the address as two u32; defined only if some access needs it.
+    # Id of the address, a pointer; defined only if some access needs it.
     base: int
     used: bool = False
     # Pointer ids by element type and whether rows of 16 are indexed.
@@ -107,6 +108,7 @@ class Memory(Control):
         super().__init__(name, info, workgroup)
         self._layouts: dict[tuple[Type, bool, Access], int] = {}
         self._shared_bytes = 0
+        self._accesses = 0
 
     # --- buffers ------------------------------------------------------------
 
@@ -122,9 +124,13 @@ class Memory(Control):
             )
         bound = self._bound(pointer, ty, bound)
         index = self._clamped(self._index(index), bound)
-        place = self._place(pointer, ty, index, bound)
-        aligned = MemoryAccess.Aligned
-        return self._emit(Op.Load, ty, place, aligned, ty.size_bytes)
+        if isinstance(ty, VectorType) and self._by_component(ty, bound):
+            parts = [
+                self._load_at(pointer, ty.scalar, place, end)
+                for place, end in self._components(ty, index, bound)
+            ]
+            return self._self.construct(ty, *parts)
+        return self._load_at(pointer, ty, index, bound)
 
     def store(
         self, pointer: Pointer, ty: Type, index: Size, value: Operand, bound: Size
@@ -140,9 +146,12 @@ class Memory(Control):
             raise SpirvError(f"{self.name}: store of {given.ty} as {ty}")
         index, bound = self._index(index), self._bound(pointer, ty, bound)
         with self.when(self.lt(index, bound)):
-            place = self._place(pointer, ty, index, bound)
-            aligned = MemoryAccess.Aligned
-            self._run(Op.Store, place, given.id, aligned, ty.size_bytes)
+            if isinstance(ty, VectorType) and self._by_component(ty, bound):
+                for i, (place, end) in enumerate(self._components(ty, index, bound)):
+                    part = self._self.extract(given, i)
+                    self._store_at(pointer, ty.scalar, place, part, end)
+            else:
+                self._store_at(pointer, ty, index, given, bound)
 
     def load_small(
         self, pointer: Pointer, bits: int, index: Size, bound: Size
@@ -189,6 +198,46 @@ class Memory(Control):
             return info.storage8 and info.int8
         return info.storage16 and info.int16
 
+    def _load_at(self, pointer: Pointer, ty: Type, index: Value, bound: Value) -> Value:
+        place = self._place(pointer, ty, index, bound)
+        return self._emit(Op.Load, ty, place, MemoryAccess.Aligned, ty.size_bytes)
+
+    def _store_at(
+        self, pointer: Pointer, ty: Type, index: Value, value: Value, bound: Value
+    ) -> None:
+        place = self._place(pointer, ty, index, bound)
+        self._run(Op.Store, place, value.id, MemoryAccess.Aligned, ty.size_bytes)
+
+    # CPU drivers turn an access into a loop over the lanes, one for each component of a
+    # vector. An address that no other access uses is computed in that loop, on scalars.
+    # A shared one is a vector of 64 bytes that each round spills to the stack to read
+    # one lane of it: a load then takes four times as long (Mesa 22.3 on AVX-512).
+
+    def _by_component(self, ty: VectorType, bound: Value) -> bool:
+        """Whether to access a vector of an array of `bound` one component at a time."""
+        most = bound.const or self.info.max_allocation_bytes // ty.size_bytes
+        return self.info.is_cpu and most * ty.count <= _INDEX_END
+
+    def _components(
+        self, ty: VectorType, index: Value, bound: Value
+    ) -> list[tuple[Value, Value]]:
+        """Index and bound of each component of a vector, as elements of their own."""
+        k = self._self
+        first, end = k.mul(index, ty.count), k.mul(bound, ty.count)
+        return [(k.add(first, i), end) for i in range(ty.count)]
+
+    def _unshared(self, index: Value) -> Value:
+        """On CPU devices, the index by a computation of its own; see above.
+
+        The limit is beyond all indices, which compilers cannot know, and differs from
+        access to access.
+        """
+        if not self.info.is_cpu or index.const is not None:
+            return index
+        self._accesses += 1
+        limit = self.u32((1 << 32) - 1 - self._accesses)
+        return self._glsl(Glsl.UMin, U32, index.id, limit.id)
+
     def _index(self, index: Size) -> Value:
         value = self.value(index)
         if value.ty is not U32:
@@ -231,7 +280,7 @@ class Memory(Control):
         )
         rows = ty.size_bytes < 4 and reach > _INDEX_END
         view = self._view(pointer, ty, rows)
-        path = [index.id]
+        path = [self._unshared(index).id]
         if rows:
             k = self._self
             row = k.shr(index, _ROW_SHIFT)
