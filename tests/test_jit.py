@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import pickle
 import warnings
 from typing import Any
 
@@ -356,6 +358,18 @@ def test_decorator_with_and_without_arguments() -> None:
     assert "plain" in repr(plain)
     np.testing.assert_array_equal(plain(X), X + 1)
     np.testing.assert_array_equal(with_arguments(X, n=2), X + 2)
+
+
+@poot.jit
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+def test_copying_and_pickling_give_the_function_itself() -> None:
+    assert (
+        copy.deepcopy({"f": doubled})["f"] is doubled and copy.copy(doubled) is doubled
+    )
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
 
 
 def test_methods() -> None:

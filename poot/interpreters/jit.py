@@ -130,6 +130,10 @@ class JitFunction:
         """How many signatures have been compiled."""
         return len(self._compiled)
 
+    def __reduce__(self) -> str:
+        # By name, as plain functions are pickled and copied.
+        return getattr(self._function, "__qualname__", self._name)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundJitFunction(self, instance)
 
