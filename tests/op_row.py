@@ -44,6 +44,26 @@ class Case:
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.types))})"
 
+    def touches(self, *given: DType) -> bool:
+        """Whether it makes any elements, and takes or makes some of these dtypes."""
+        results = self.op.infer_all(*self.types)
+        makes = any(type.size for type in results)
+        return makes and any(type.dtype in given for type in (*self.types, *results))
+
+
+def on_64_bit_integers(case: Case) -> bool:
+    """It takes or makes 64-bit integers."""
+    return case.touches(dtypes.int64, dtypes.uint64)
+
+
+def on_64_bits(case: Case) -> bool:
+    """So it does, or it works on the bits of 64-bit floats."""
+    return on_64_bit_integers(case) or case.touches(dtypes.float64)
+
+
+def never(case: Case) -> bool:
+    return False
+
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
@@ -72,6 +92,9 @@ class OpRow:
     special: int = 0
     # True where JAX means something else at a pair of operands: they are left out.
     jax_differs: Callable[..., Any] | None = None
+    # Which applications a device without 64-bit integers refuses. No other missing
+    # feature that the tests mask out may make poot refuse any.
+    needs_int64: Callable[[Case], bool] = on_64_bit_integers
 
     def __str__(self) -> str:
         return str(self.key)

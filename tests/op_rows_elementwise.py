@@ -26,7 +26,18 @@ from poot.core.ops.elementwise import (
 )
 from poot.core.types import TensorType
 from tests import op_references as ref
-from tests.op_row import BOOL, FLOATS, INTEGERS, MOVED, SIGNED, Case, Domain, OpRow
+from tests.op_row import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    MOVED,
+    SIGNED,
+    Case,
+    Domain,
+    OpRow,
+    on_64_bit_integers,
+    on_64_bits,
+)
 
 _U, _B, _C = UnaryOp, BinaryOp, CompareOp
 Shapes = tuple[tuple[int, ...], ...]
@@ -131,6 +142,7 @@ def transcendental(
         "ulps": TRANSCENDENTAL,
         "reference_ulps": REFERENCE,
         "jax_ulps": JAX,
+        "needs_int64": on_64_bits,
         **rest,
     }
     return unary(member, ref.native(function), jax, *domains, **limits)
@@ -173,13 +185,20 @@ TRANSCENDENTALS = [
 ]
 
 UNARIES = [
-    unary(_U.SQRT, ref.native(np.sqrt), "lax.sqrt", (0.0, 100.0)),
+    unary(
+        _U.SQRT,
+        ref.native(np.sqrt),
+        "lax.sqrt",
+        (0.0, 100.0),
+        needs_int64=on_64_bits,
+    ),
     unary(
         _U.RECIP,
         ref.native(lambda x: 1 / x),
         "lax.reciprocal",
         ulps=EXACT,
         jax_ulps=JAX,
+        needs_int64=on_64_bits,
     ),
     unary(_U.FLOOR, ref.native(np.floor), "lax.floor"),
     unary(_U.CEIL, ref.native(np.ceil), "lax.ceil"),
@@ -196,6 +215,7 @@ UNARIES = [
         ),
         "lax.neg",
         dtypes=FLOATS + INTEGERS,
+        needs_int64=on_64_bits,
     ),
     unary(
         _U.ABS,
@@ -204,6 +224,7 @@ UNARIES = [
         ),
         "numpy.abs",
         dtypes=FLOATS + INTEGERS,
+        needs_int64=on_64_bits,
     ),
     unary(
         _U.SIGN,
@@ -213,6 +234,7 @@ UNARIES = [
         ),
         "lax.sign",
         dtypes=FLOATS + INTEGERS,
+        needs_int64=on_64_bits,
     ),
     unary(
         _U.NOT,
@@ -231,10 +253,15 @@ UNARIES = [
         "lax.population_count",
         dtypes=INTEGERS,
     ),
-    unary(_U.ISNAN, ref.unchanged(np.isnan), "numpy.isnan"),
-    unary(_U.ISINF, ref.unchanged(np.isinf), "numpy.isinf"),
-    unary(_U.ISFINITE, ref.unchanged(np.isfinite), "lax.is_finite"),
-    unary(_U.SIGNBIT, ref.unchanged(np.signbit), "numpy.signbit"),
+    *(
+        unary(member, ref.unchanged(function), jax, needs_int64=on_64_bits)
+        for member, function, jax in (
+            (_U.ISNAN, np.isnan, "numpy.isnan"),
+            (_U.ISINF, np.isinf, "numpy.isinf"),
+            (_U.ISFINITE, np.isfinite, "lax.is_finite"),
+            (_U.SIGNBIT, np.signbit, "numpy.signbit"),
+        )
+    ),
 ]
 assert {_U.ISNAN, _U.ISINF, _U.ISFINITE, _U.SIGNBIT} == PREDICATES
 
@@ -299,15 +326,35 @@ def extremum(member: BinaryOp, function: Callable[..., Any], jax: str) -> OpRow:
         floats=ref.on_floats(function),
         integers=ref.unchanged(np.maximum if member is _B.MAX else np.minimum),
     )
-    return binary(member, reference, jax, dtypes=FLOATS + INTEGERS + BOOL)
+    return binary(
+        member,
+        reference,
+        jax,
+        dtypes=FLOATS + INTEGERS + BOOL,
+        needs_int64=on_64_bits,
+    )
 
 
 BINARIES = [
     arithmetic(_B.ADD, np.add, lambda _, a, b: a + b, "lax.add"),
     arithmetic(_B.SUB, np.subtract, lambda _, a, b: a - b, "lax.sub"),
     arithmetic(_B.MUL, np.multiply, lambda _, a, b: a * b, "lax.mul"),
-    arithmetic(_B.DIV, np.divide, ref.divide, "lax.div", jax_differs=_by_zero),
-    arithmetic(_B.REM, np.fmod, ref.remainder, "lax.rem", jax_differs=_by_zero),
+    arithmetic(
+        _B.DIV,
+        np.divide,
+        ref.divide,
+        "lax.div",
+        jax_differs=_by_zero,
+        needs_int64=on_64_bits,
+    ),
+    arithmetic(
+        _B.REM,
+        np.fmod,
+        ref.remainder,
+        "lax.rem",
+        jax_differs=_by_zero,
+        needs_int64=on_64_bits,
+    ),
     arithmetic(
         _B.POW,
         np.power,
@@ -319,6 +366,7 @@ BINARIES = [
         reference_ulps=REFERENCE,
         jax_ulps={"f16": 2, "bf16": 1, "f32": 16, "f64": 16},
         jax_differs=_integer_exponent_beyond_63,
+        needs_int64=on_64_bits,
     ),
     extremum(_B.MAX, ref.largest, "lax.max"),
     extremum(_B.MIN, ref.smallest, "lax.min"),
@@ -327,6 +375,7 @@ BINARIES = [
         ref.native(np.arctan2),
         "lax.atan2",
         dtypes=FLOATS,
+        needs_int64=on_64_bits,
         ulps=TRANSCENDENTAL,
         reference_ulps=REFERENCE,
         jax_ulps=JAX,
@@ -336,12 +385,25 @@ BINARIES = [
         ref.native(np.hypot),
         "numpy.hypot",
         dtypes=FLOATS,
+        needs_int64=on_64_bits,
         ulps=TRANSCENDENTAL,
         reference_ulps=REFERENCE,
         jax_ulps=JAX,
     ),
-    binary(_B.NEXTAFTER, ref.next_after, "lax.nextafter", dtypes=FLOATS),
-    binary(_B.COPYSIGN, ref.unchanged(np.copysign), "numpy.copysign", dtypes=FLOATS),
+    binary(
+        _B.NEXTAFTER,
+        ref.next_after,
+        "lax.nextafter",
+        dtypes=FLOATS,
+        needs_int64=on_64_bits,
+    ),
+    binary(
+        _B.COPYSIGN,
+        ref.unchanged(np.copysign),
+        "numpy.copysign",
+        dtypes=FLOATS,
+        needs_int64=on_64_bits,
+    ),
     bitwise(_B.AND, lambda a, b: a & b, "lax.bitwise_and"),
     bitwise(_B.OR, lambda a, b: a | b, "lax.bitwise_or"),
     bitwise(_B.XOR, lambda a, b: a ^ b, "lax.bitwise_xor"),
@@ -413,6 +475,13 @@ def _cast_cases(dtype: DType) -> list[Case]:
     ]
 
 
+def _cast_needs_int64(case: Case) -> bool:
+    """A narrower result of f64 is rounded on the bits."""
+    if case.types[0].dtype is dtypes.float64:
+        return on_64_bits(case) and case.op.to not in (dtypes.float64, dtypes.bool_)
+    return on_64_bit_integers(case)
+
+
 def _bitcast_cases(dtype: DType) -> list[Case]:
     cases = []
     for to in ALL:
@@ -443,6 +512,7 @@ OTHERS = [
         lambda op, x: ref.convert(x, op.to),
         lambda j, op, x: j.lax.convert_element_type(x, op.to.numpy),
         ((-300.0, 300.0),),
+        needs_int64=_cast_needs_int64,
     ),
     OpRow(
         BitcastConvert(dtypes.float32).key,
@@ -461,6 +531,7 @@ OTHERS = [
         ),
         lambda j, op, a, x, b: j.numpy.minimum(j.numpy.maximum(x, a), b),
         ((-100.0, 0.0), (-100.0, 100.0), (-10.0, 100.0)),
+        needs_int64=on_64_bits,
     ),
 ]
 

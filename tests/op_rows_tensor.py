@@ -31,7 +31,16 @@ from poot.core.ops.shape import (
 from poot.core.types import TensorType
 from tests import op_references as ref
 from tests.numerics import Array
-from tests.op_row import BOOL, FLOATS, INTEGERS, MOVED, Case, OpRow
+from tests.op_row import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    MOVED,
+    Case,
+    OpRow,
+    never,
+    on_64_bits,
+)
 
 _R = ReduceOp
 Cases = Callable[[DType], list[Case]]
@@ -50,11 +59,14 @@ def cases_of(*pairs: tuple[Op, tuple[tuple[int, ...], ...]]) -> Cases:
 
 
 def moves(
-    cases: Cases, reference: Callable[..., Any], jax: Callable[..., Any]
+    cases: Cases,
+    reference: Callable[..., Any],
+    jax: Callable[..., Any],
+    **rest: Any,
 ) -> OpRow:
     """A primitive that moves elements: any bits, which all stay."""
     key = cases(dtypes.float32)[0].op.key
-    return OpRow(key, MOVED, cases, reference, jax)
+    return OpRow(key, MOVED, cases, reference, jax, **rest)
 
 
 def _slices(op: Slice, ndim: int) -> tuple[slice, ...]:
@@ -105,6 +117,8 @@ SHAPES = [
         ),
         lambda op, x: x.ravel().reshape(op.shape),
         lambda j, op, x: j.lax.reshape(x, op.shape),
+        # It stands in its operand's memory, which is copied as bytes at most.
+        needs_int64=never,
     ),
     moves(
         cases_of(
@@ -352,8 +366,19 @@ REDUCTIONS = [
         domains=((1.0, 2.0),),
         **_SMALL,
     ),
-    reduction(_R.MAX, NUMBERS + BOOL, _folded(ref.largest, None), "max"),
-    reduction(_R.MIN, NUMBERS + BOOL, _folded(ref.smallest, None), "min"),
+    *(
+        reduction(
+            member,
+            NUMBERS + BOOL,
+            _folded(best, None),
+            name,
+            needs_int64=on_64_bits,
+        )
+        for member, best, name in (
+            (_R.MAX, ref.largest, "max"),
+            (_R.MIN, ref.smallest, "min"),
+        )
+    ),
     reduction(_R.ANY, BOOL, _folded(lambda a, b: a or b, False), "any"),
     reduction(_R.ALL, BOOL, _folded(lambda a, b: a and b, True), "all"),
     *(
@@ -481,6 +506,7 @@ COMPOSITES = [
         _pointwise,
         None,
         ((-8.0, 8.0),),
+        needs_int64=on_64_bits,
         **_SMALL,
     ),
     OpRow(
@@ -494,6 +520,7 @@ COMPOSITES = [
         _row,
         None,
         ((-4.0, 4.0),),
+        needs_int64=on_64_bits,
         **_SMALL,
     ),
 ]

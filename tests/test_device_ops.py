@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 import poot
-from poot.core.dtypes import DType, as_dtype
-from poot.core.oracle import evaluate
+from poot.core.dtypes import DType
 from poot.interpreters.backend import use_backend
 from tests.backends import device_backend, forbid_oracle
 from tests.kernel_harness import run_graph
-from tests.numerics import Array, assert_close, assert_same_bits
-from tests.op_row import Case, OpRow
+from tests.numerics import assert_same_bits
+from tests.op_row import OpRow
 from tests.op_table import graph_of, rows_and_dtypes
+from tests.table_runs import (
+    applications,
+    as_tuple,
+    assert_within,
+    expected_results,
+)
 
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
@@ -24,36 +29,6 @@ PAIRS = [
 ]
 COMPOSITES = [p for p in PAIRS if p.values[0].key.op.composite]
 PRIMITIVES = [p for p in PAIRS if not p.values[0].key.op.composite]
-Applied = tuple[Case, list[Array]]
-
-
-def keeps_subnormals() -> bool:
-    backend = device_backend()
-    assert backend is not None
-    return backend.info.keeps_subnormals32
-
-
-def applications(row: OpRow, dtype: DType) -> list[Applied]:
-    applied = [(case, row.operands(case, anywhere=True)) for case in row.cases(dtype)]
-    return applied + ([row.special_case(dtype)] if row.special else [])
-
-
-def expected_results(applied: list[Applied]) -> list[tuple[Array, ...]]:
-    flush = not keeps_subnormals()
-    return [evaluate(graph_of(case), *xs, flush=flush) for case, xs in applied]
-
-
-def assert_within(
-    row: OpRow, case: Case, results: tuple[Any, ...], expected: tuple[Array, ...]
-) -> None:
-    for result, right in zip(results, expected, strict=True):
-        limit = row.ulps.get(as_dtype(right.dtype).name, 0)
-        flush = not keeps_subnormals()
-        assert_close(np.asarray(result), right, limit, str(case), flush)
-
-
-def as_tuple(case: Case, result: Any) -> tuple[Any, ...]:
-    return result if case.op.multiple_results else (result,)
 
 
 @pytest.mark.parametrize(("row", "dtype"), PRIMITIVES)

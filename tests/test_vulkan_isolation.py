@@ -14,7 +14,10 @@ from poot.lowering.program import Dispatch, Program
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
 from tests import vulkan_programs
+from tests.op_row import OpRow
+from tests.op_table import ROWS, graph_of
 from tests.random_graphs import random_graph
+from tests.table_runs import applications, few
 from tests.vulkan_isolation import IsolationFault, run_isolated
 from tests.vulkan_programs import (
     add_program,
@@ -112,3 +115,18 @@ def test_random_graphs_touch_what_they_declare(
     together = replayed(device, program, arguments, consts)
     for number, (first, second) in enumerate(zip(alone, together, strict=True)):
         assert np.array_equal(first, second), f"result {number} of\n{program}"
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["static", "generic"])
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_primitive_touches_what_it_declares(
+    device: Device, row: OpRow, generic: bool
+) -> None:
+    # One dtype of each size: kernels reach for elements by their sizes.
+    for dtype in {dtype.itemsize: dtype for dtype in row.dtypes}.values():
+        for case, operands in few(applications(row, dtype)):
+            program = plan(graph_of(case), device.info, generic=generic)
+            alone = run_isolated(device, program, operands)
+            together = replayed(device, program, operands, [])
+            for first, second in zip(alone, together, strict=True):
+                assert np.array_equal(first, second), f"{case}\n{program}"
