@@ -13,6 +13,7 @@ from poot.core.graph import Graph
 from poot.core.ops.matmul import MatMul
 from poot.core.ops.shape import Slice, Transpose
 from poot.lowering.device_info import DeviceKind
+from poot.lowering.kernels.contraction_lanes import Block
 from poot.lowering.kernels.matmul import choose
 from tests.kernel_harness import device, plan_graph, run_graph, type_of
 
@@ -166,14 +167,21 @@ def test_tiles_fit_the_device():
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "rows"), [(300, 202, 32), (45, 700, 16), (7, 5000, 8)]
+    ("m", "n", "k", "block"),
+    [
+        (300, 202, 331, Block(32, 2)),
+        (600, 31, 1000, Block(32, 1)),
+        (16, 700, 1001, Block(16, 2)),
+        (16, 32, 17003, Block(16, 1)),
+        (7, 5000, 332, Block(8, 1)),
+        (5, 60, 333, Block(4, 1)),
+    ],
 )
-def test_much_work_takes_many_rows_a_subgroup(m, n, rows):
+def test_much_work_takes_large_blocks_a_subgroup(m, n, k, block):
     info = device().info
     if not info.is_cpu:
-        pytest.skip("subgroups share rows by broadcast on CPU devices only")
-    k = 331
-    assert choose(m, n, info, k).rows == rows
+        pytest.skip("subgroups hand rows round by shuffles on CPU devices only")
+    assert choose(m, n, info, k).block == block
     rng = np.random.default_rng(m)
     a = small_integers(rng, (m, k), np.float32)
     b = small_integers(rng, (k, n), np.float32)

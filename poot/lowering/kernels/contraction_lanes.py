@@ -1,12 +1,16 @@
 """Contraction by subgroups that hand the left operand round, without shared memory.
 
-Each subgroup computes `rows` rows by CHUNK columns a lane. A lane loads CHUNK k of its
-share of the rows, which all lanes then get in turn by broadcast, and CHUNK columns of
-its own. On a CPU device shared memory and barriers cost more than they save, and loads
-cost by the lane, so that the more rows share one load of columns the better.
+Each subgroup computes a block of results: some rows by some chunks of columns a lane. A
+lane loads its share of the rows, which all lanes then get in turn by shuffles, and
+columns of its own. On a CPU device shared memory and barriers cost more than they save,
+and loads cost by the lane, so that the more results share a load the better.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
@@ -15,43 +19,68 @@ from poot.lowering.kernels.contraction_io import Frame
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import Size, Value, Variable
 
+# What a load costs a subgroup, in products of as many lanes (measured on lavapipe).
+_LOAD_COST = 50
+# Rows that a round of the closing loop stores.
+_STORED_ROWS = 2
 
-def depth_step(rows: int, lanes: int) -> int:
-    """The k that one round of the loop sums."""
-    return CHUNK * max(lanes // rows, 1)
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The results of a subgroup: rows, and chunks of columns a lane."""
 
-def lanes_groups(problem_m: int, problem_n: int, rows: int, info: DeviceInfo) -> int:
-    """Workgroups of one batch and split."""
-    return -(-problem_m // rows) * -(-problem_n // (info.subgroup_size * CHUNK))
+    rows: int
+    chunks: int
+
+    def step(self, lanes: int) -> int:
+        """The k that one round of the loop sums."""
+        return CHUNK * max(lanes // self.rows, 1)
+
+    def columns(self, lanes: int) -> int:
+        return self.chunks * lanes * CHUNK
+
+    def count(self, m: int, n: int, lanes: int) -> int:
+        """How many cover m rows by n columns."""
+        return -(-m // self.rows) * -(-n // self.columns(lanes))
+
+    def cost(self, m: int, n: int, lanes: int) -> float:
+        """What m rows by n columns take for each k, by the loads and the products."""
+        own = self.chunks * CHUNK
+        loads = self.rows / lanes + own
+        return self.count(m, n, lanes) * (_LOAD_COST * loads + self.rows * own)
 
 
 @kernel_cache
-def lanes_kernel(info: DeviceInfo, problem: Contraction, rows: int) -> Kernel:
+def lanes_kernel(info: DeviceInfo, problem: Contraction, block: Block) -> Kernel:
     lanes = info.subgroup_size
     frame = Frame("matmul_lanes", info, problem, lanes)
     k = frame.k
-    tiles_n = k.ceil_div(frame.n, lanes * CHUNK)
-    with frame.workgroup(k.mul(k.ceil_div(frame.m, rows), tiles_n)) as tile:
-        first_row = k.mul(k.index_div(tile, tiles_n), rows)
-        first_column = k.mul(k.index_rem(tile, tiles_n), lanes * CHUNK)
+    # Neighbouring workgroups share columns, which are far apart in memory: so they stay
+    # in the cache. Rows are read in their order, which needs it less.
+    down = k.ceil_div(frame.m, block.rows)
+    across = k.ceil_div(frame.n, block.columns(lanes))
+    with frame.workgroup(k.mul(down, across)) as number:
+        row = k.mul(k.index_rem(number, down), block.rows)
+        first_column = k.mul(k.index_div(number, down), block.columns(lanes))
         column = k.add(first_column, k.mul(k.subgroup_lane(), CHUNK))
-        sums = [frame.zeros(CHUNK) for _ in range(rows)]
-        _sum(frame, sums, first_row, column)
-        for r, row_sums in enumerate(sums):
-            values = [sum.load() for sum in row_sums]
-            frame.store(k.add(first_row, r), column, values)
-    return k.finish(f"lanes {rows}x{lanes * CHUNK}x{depth_step(rows, lanes)}")
+        columns = [k.add(column, lanes * CHUNK * i) for i in range(block.chunks)]
+        sums = [frame.zeros(block.chunks * CHUNK) for _ in range(block.rows)]
+        _sum(frame, sums, row, columns, block.step(lanes))
+        _store(frame, sums, row, columns)
+    return k.finish(f"lanes {block.rows}x{block.columns(lanes)}x{block.step(lanes)}")
 
 
 def _sum(
-    frame: Frame, sums: list[list[Variable]], first_row: Size, column: Size
+    frame: Frame,
+    sums: list[list[Variable]],
+    first_row: Size,
+    columns: Sequence[Size],
+    step: int,
 ) -> None:
     k, rows, lanes = frame.k, len(sums), frame.k.subgroup_size
     lane = k.subgroup_lane()
-    step = depth_step(rows, lanes)
-    my_row = k.add(first_row, k.index_rem(lane, rows))
     last = k.sub(frame.m, 1)
+    my_row = k.add(first_row, k.index_rem(lane, rows))
     my_rows = [k.min(k.add(my_row, skip), last) for skip in range(0, rows, lanes)]
     my_inner = k.mul(k.index_div(lane, rows), CHUNK)
     whole = k.mul(k.index_div(frame.depth, step), step)
@@ -60,26 +89,59 @@ def _sum(
         inner = k.add(at, my_inner)
         held = [frame.left.along_inner(row, inner) for row in my_rows]
         for part in range(step // CHUNK):
-            block = frame.right.block(column, k.add(at, part * CHUNK))
-            for i in range(CHUNK):
-                mine = [values[i] for values in held]
-                _update(frame, sums, mine, part * rows, block[i])
+            mine = _columns(frame, columns, k.add(at, part * CHUNK))
+            _update(frame, sums, held, mine, part * rows)
+    if isinstance(frame.depth, int) and frame.depth % step == 0:
+        return
     with k.loop(frame.depth, start=whole, max_trips=step) as at:
-        mine = [frame.left.element(row, at) for row in my_rows]
-        columns = [frame.right.element(k.add(column, c), at) for c in range(CHUNK)]
-        _update(frame, sums, mine, 0, columns)
+        held = [[frame.left.element(row, at)] for row in my_rows]
+        places = [k.add(column, c) for column in columns for c in range(CHUNK)]
+        mine = [[frame.right.element(place, at) for place in places]]
+        _update(frame, sums, held, mine, 0)
+
+
+def _columns(frame: Frame, columns: Sequence[Size], at: Size) -> list[list[Value]]:
+    """The lane's part of the right operand, by CHUNK k and then by column."""
+    chunks = [frame.right.block(column, at) for column in columns]
+    return [list(chain.from_iterable(by_k)) for by_k in zip(*chunks, strict=True)]
 
 
 def _update(
     frame: Frame,
     sums: list[list[Variable]],
-    held: list[Value],
+    held: list[list[Value]],
+    columns: list[list[Value]],
     first_lane: int,
-    columns: list[Value],
 ) -> None:
-    """Add the products of one k; a lane holds the left operand of each of its rows."""
-    lanes = frame.k.subgroup_size
+    """Add the products of some k; a lane holds the left operand of each of its rows.
+
+    Row by row and sum by sum: there are more sums than registers, so each is best
+    fetched once for all k.
+    """
+    k = frame.k
+    lanes = k.subgroup_size
     for r, row_sums in enumerate(sums):
-        a = frame.k.subgroup_broadcast(held[r // lanes], first_lane + r % lanes)
-        for sum, b in zip(row_sums, columns, strict=True):
-            frame.accumulate(sum, a, b)
+        source = first_lane + r % lanes
+        row = [k.subgroup_shuffle(value, source) for value in held[r // lanes]]
+        for c, sum in enumerate(row_sums):
+            total = sum.load()
+            for a, by_column in zip(row, columns, strict=True):
+                total = k.add(total, k.mul(a, by_column[c]))
+            sum.store(total)
+
+
+def _store(
+    frame: Frame, sums: list[list[Variable]], first_row: Size, columns: Sequence[Size]
+) -> None:
+    """Write all rows, a few a round, moving the others up: stores are much code."""
+    k = frame.k
+    few = min(len(sums), _STORED_ROWS)
+    with k.loop(len(sums), step=few) as done:
+        for r in range(few):
+            for chunk, column in enumerate(columns):
+                mine = sums[r][chunk * CHUNK : (chunk + 1) * CHUNK]
+                values = [sum.load() for sum in mine]
+                frame.store(k.add(first_row, k.add(done, r)), column, values)
+        for target, source in zip(sums, sums[few:], strict=False):
+            for into, sum in zip(target, source, strict=True):
+                into.store(sum.load())

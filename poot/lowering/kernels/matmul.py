@@ -26,8 +26,7 @@ from poot.lowering.kernels.contraction import (
 )
 from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
 from poot.lowering.kernels.contraction_lanes import (
-    depth_step,
-    lanes_groups,
+    Block,
     lanes_kernel,
 )
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
@@ -37,9 +36,9 @@ from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import Kernel
 
-# What a row costs by how many rows a subgroup computes, measured on lavapipe.
-_ROW_COSTS = {4: 2.46, 8: 1.31, 16: 0.87, 32: 0.66}
-# From so many products on a kernel of many rows pays.
+_BLOCKS = (Block(32, 2), Block(32, 1), Block(16, 2), Block(16, 1), Block(8, 1))
+# What takes the least time to compile. From so many products on, larger blocks pay.
+_SMALL_BLOCK = Block(4, 1)
 _MANY_PRODUCTS = 1 << 23
 # Up to so many rows or columns, each result is a dot product of its own.
 _DOT_ROWS = 2
@@ -55,7 +54,7 @@ class Schedule:
     """How a contraction is computed: the kernel's kind and its sizes."""
 
     kind: str
-    rows: int = 0
+    block: Block = _SMALL_BLOCK
     tile: Tile = _TILES[0]
 
     def max_span(self, info: DeviceInfo) -> int:
@@ -65,7 +64,7 @@ class Schedule:
         spare = 256
         per_trip = {
             "dot": info.subgroup_size * CHUNK,
-            "lanes": depth_step(max(self.rows, 1), info.subgroup_size),
+            "lanes": self.block.step(info.subgroup_size),
             "tile": self.tile.depth,
         }[self.kind]
         trips = info.max_loop_trips - spare
@@ -76,8 +75,8 @@ def choose(m: int, n: int, info: DeviceInfo, depth: int = 1) -> Schedule:
     """The schedule for m rows by n columns, each a sum of `depth` over all batches."""
     if m <= _DOT_ROWS and info.subgroup_arithmetic:
         return Schedule("dot")
-    if info.is_cpu and info.subgroup_ballot and info.subgroup_size >= 4:
-        return Schedule("lanes", _lanes_rows(m, m * n * depth, info))
+    if info.is_cpu and info.subgroup_shuffle and info.subgroup_size >= 4:
+        return Schedule("lanes", _block(m, n, depth, info.subgroup_size))
     fitting = [tile for tile in _TILES if _fits(tile, info)]
     if not fitting:
         raise LimitError(
@@ -91,18 +90,12 @@ def choose(m: int, n: int, info: DeviceInfo, depth: int = 1) -> Schedule:
     return Schedule("tile", tile=fitting[-1])
 
 
-def _lanes_rows(m: int, products: int, info: DeviceInfo) -> int:
-    """How many rows a subgroup computes: many, unless most would lie past the end.
-
-    Kernels of many rows take long to compile, which little work does not pay for.
-    """
-    lanes = info.subgroup_size
-    if products < _MANY_PRODUCTS:
-        return min(4, lanes)
-    return min(
-        (rows for rows in _ROW_COSTS if rows % lanes == 0 or lanes % rows == 0),
-        key=lambda rows: -(-m // rows) * rows * _ROW_COSTS[rows],
-    )
+def _block(m: int, n: int, depth: int, lanes: int) -> Block:
+    """The results of a subgroup: many, unless most would lie past the ends."""
+    if m * n * depth < _MANY_PRODUCTS:
+        return _SMALL_BLOCK
+    fitting = [b for b in _BLOCKS if b.rows % lanes == 0 or lanes % b.rows == 0]
+    return min(fitting, key=lambda block: block.cost(m, n, lanes))
 
 
 def _fits(tile: Tile, info: DeviceInfo) -> bool:
@@ -247,8 +240,8 @@ def _kernel(
     if schedule.kind == "dot":
         return dot_kernel(info, problem), dot_groups(m, n, info)
     if schedule.kind == "lanes":
-        kernel = lanes_kernel(info, problem, schedule.rows)
-        return kernel, lanes_groups(m, n, schedule.rows, info)
+        groups = schedule.block.count(m, n, info.subgroup_size)
+        return lanes_kernel(info, problem, schedule.block), groups
     kernel = tile_kernel(info, problem, schedule.tile)
     return kernel, tile_groups(m, n, schedule.tile)
 
