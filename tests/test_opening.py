@@ -46,6 +46,7 @@ def test_without_a_device_one_warning_tells_that_the_host_calculates(
     assert "no driver offers a device" in str(warning.message)
     assert "poot doctor" in str(warning.message)
     assert "OracleDevice" in repr(poot.devices()[0])
+    assert "f32 subnormals kept" in repr(poot.devices()[0])
 
 
 def test_a_device_that_cannot_serve_is_an_error(

@@ -43,10 +43,16 @@ def block_until_ready(x: Any) -> Any:
     return x
 
 
-def evaluate(graph: Graph, *args: Any) -> tuple[np.ndarray[Any, Any], ...]:
-    """The results of a graph by the oracle: what it means, in NumPy on the host."""
+def evaluate(
+    graph: Graph, *args: Any, flush: bool = False
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """The results of a graph by the oracle: what it means, in NumPy on the host.
+
+    `flush` makes f32 arithmetic take subnormals for zeros, as on a device whose
+    `poot.devices()` entry says so.
+    """
     given = (arg.numpy() if type(arg) is Array else arg for arg in args)
-    return oracle.evaluate(graph, *given)
+    return oracle.evaluate(graph, *given, flush=flush)
 
 
 def disable_jit(disable: bool = True) -> AbstractContextManager[Any]:

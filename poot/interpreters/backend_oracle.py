@@ -47,7 +47,7 @@ class OracleDevice:
     """What `poot.devices()` lists where there is no Vulkan device."""
 
     def __repr__(self) -> str:
-        return "OracleDevice(NumPy on the host, no Vulkan device)"
+        return "OracleDevice(NumPy on the host, no Vulkan device, f32 subnormals kept)"
 
 
 class HostCompletion:
@@ -135,7 +135,7 @@ class OracleBackend:
 
     def __init__(self) -> None:
         # Lowering still plans, for the made-up device, so that it can be looked at.
-        self.info = DeviceInfo()
+        self.info = DeviceInfo(keeps_subnormals32=True)
         self._device = OracleDevice()
 
     @property
