@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from poot.lowering.program import Dispatch, Kernel
+from poot.core.graph import Graph
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.plan.planner import make_program
+from poot.lowering.program import Dispatch, Kernel, Program
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.vulkan.choice import OVERRIDE
 from poot.vulkan.context import Context, ContextRecorder
@@ -22,6 +25,7 @@ from poot.vulkan.executable import Executable
 from poot.vulkan.races import check_races
 from tests.emitted_commands import check_emitted, watch
 from tests.spirv_val import fault
+from tests.wide_types import check_wide_types
 
 # JAX is the second opinion, on the CPU and in one thread pool of its own.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -111,6 +115,22 @@ def _spirv_val_sees_every_module() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KernelBuilder, "finish", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_wide_types_without_wide_dtypes() -> Iterator[None]:
+    """Fail where a kernel asks for 64-bit types that its graph knows nothing of."""
+
+    @functools.wraps(make_program)
+    def checked(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
+        program = make_program(graph, info, generic=generic)
+        check_wide_types(graph, program)
+        return program
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poot.lowering.compile.make_program", checked)
+        patch.setattr("tests.kernel_harness.make_program", checked)
         yield
 
 

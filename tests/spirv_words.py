@@ -10,6 +10,7 @@ from poot.lowering.program import Kernel
 from poot.lowering.spirv.opcodes import Capability, Glsl, Op
 
 _HEADER_WORDS = 5
+_CAPABILITIES = {number: name for name, number in vars(Capability).items()}
 
 
 @dataclass(frozen=True)
@@ -51,5 +52,10 @@ def operands(kernel: Kernel, opcode: int) -> list[tuple[int, ...]]:
 
 
 def capabilities(kernel: Kernel) -> set[str]:
-    names = {number: name for name, number in vars(Capability).items()}
-    return {names[word] for (word,) in operands(kernel, Op.Capability)}
+    """The names of what the module requests; its first instructions say it."""
+    words = memoryview(kernel.words).cast("I")
+    numbers, at = [], _HEADER_WORDS
+    while words[at] & 0xFFFF == Op.Capability:
+        numbers.append(words[at + 1])
+        at += words[at] >> 16
+    return {_CAPABILITIES[number] for number in numbers}
