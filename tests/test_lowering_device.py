@@ -2,103 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 
 from poot.core.errors import CheckError
 from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_all
-from poot.core.types import Storage
 from poot.lowering.compile import lower, plan
-from poot.lowering.program import Program
-from poot.vulkan.executable import Executable
-from poot.vulkan.races import check_races
+from tests.graph_runs import assert_right, run_all
 from tests.kernel_harness import device
 from tests.pass_harness import arguments_of, graph_of
-from tests.random_graphs import random_graph
 from tests.row_programs import ROW_PROGRAMS, random_row_program
-
-Array = np.ndarray[Any, Any]
-
-
-def _bytes(array: Array) -> Array:
-    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
-
-
-def run_all(
-    graph: Graph, program: Program, args: Sequence[Array], calls: int = 1
-) -> list[Array]:
-    """Results, exports and next states after one call (each on the first arguments)."""
-    where = device()
-    consts = [where.upload(_bytes(graph.payloads[value])) for value in graph.consts]
-    executable = Executable(where, program, consts)
-    check_races(executable.commands)
-    for _ in range(calls):
-        found = _call(graph, program, executable, args)
-    executable.close()
-    return found
-
-
-def _call(
-    graph: Graph, program: Program, executable: Executable, args: Sequence[Array]
-) -> list[Array]:
-    where = device()
-    kinds = [graph.values[value].storage for value in graph.arguments]
-    buffers = [
-        None if kind is Storage.SLOT else where.upload(_bytes(arg))
-        for kind, arg in zip(kinds, args, strict=True)
-    ]
-    scalars = [
-        arg.item()
-        for kind, arg in zip(kinds, args, strict=True)
-        if kind is Storage.SLOT
-    ]
-    results, completion = executable.call(buffers, scalars)
-    wanted = [
-        (spec.type, result)
-        for spec, result in zip(program.results, results, strict=True)
-    ]
-    for pair in graph.state:
-        number = graph.arguments.index(pair.input)
-        wanted.append((graph.type(pair.input), buffers[number]))
-    arrays = []
-    for type, buffer in wanted:
-        raw = np.empty(type.size_bytes, np.uint8)
-        where.download(buffer, raw)
-        arrays.append(raw.view(type.dtype.numpy).reshape(type.shape))
-    completion.check()
-    return arrays
-
-
-def assert_right(graph: Graph, seed: int = 0, generic: bool = False) -> None:
-    """Raw and lowered, the graph gives on the device what the oracle says."""
-    info = device().info
-    args = arguments_of(graph, seed)
-    right = evaluate_all(graph, *args, flush=not info.keeps_subnormals32)
-    wanted = [*right.results, *right.exports.values(), *right.state]
-    for planned in (lower(graph, info).graph, graph):
-        got = run_all(planned, plan(planned, info, generic=generic), args, calls=2)
-        for mine, correct in zip(got, wanted, strict=True):
-            assert mine.dtype == correct.dtype
-            assert np.array_equal(mine, correct, equal_nan=True), f"{planned}"
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_random_graphs(seed):
-    assert_right(random_graph(seed), seed)
-
-
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_random_graphs_by_kernels_for_any_shape(seed):
-    assert_right(random_graph(seed), seed, generic=True)
-
-
-@pytest.mark.parametrize("seed", range(2000, 2003))
-def test_large_random_graphs(seed):
-    assert_right(random_graph(seed, 100), seed)
 
 
 @pytest.mark.parametrize("seed", range(16))
