@@ -239,6 +239,10 @@ def test_capabilities_are_those_used(ty: Type, extra: set[str]) -> None:
             {"GroupNonUniform", "GroupNonUniformShuffle"},
         ),
         (
+            lambda k, a: k.subgroup_ballot(a > 1.0)[0],
+            {"GroupNonUniform", "GroupNonUniformBallot"},
+        ),
+        (
             lambda k, a: k.subgroup_any(a > 1.0),
             {"GroupNonUniform", "GroupNonUniformBallot"},
         ),

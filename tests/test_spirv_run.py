@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from poot.core.dtypes import as_dtype
+from poot.core.errors import SpirvError
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.program import (
@@ -380,6 +381,51 @@ def test_subgroup_exchange() -> None:
     np.testing.assert_array_equal(found[3], n // size == 1)
     np.testing.assert_array_equal(found[4], n < size)
     np.testing.assert_array_equal(found[5].view(np.int32), first - size)
+
+
+def test_votes_are_words_of_lanes() -> None:
+    info = device().info
+    if not info.subgroup_ballot:
+        pytest.skip(f"{info.name} lacks votes of subgroups")
+    size, k = info.subgroup_size, make()
+    out, lane = k.operand("out", Access.WRITE), k.subgroup_lane()
+    number = k.subgroup_index() * size + lane
+    votes = k.subgroup_ballot(k.eq(k.popcount(number) & 1, 1))
+    assert len(votes) == -(-size // 32)
+    own = k.u32(0)
+    for word, vote in enumerate(votes):
+        own = k.select(k.eq(lane >> 5, word), vote, own)
+    k.store(out, U32, number, (own >> (lane & 31)) & 1, 64)
+    (found,) = run(k.finish(), [], [np.zeros(64, np.uint32)])
+    np.testing.assert_array_equal(found, [n.bit_count() & 1 for n in range(64)])
+
+
+def test_atomic_additions_in_shared_memory() -> None:
+    """Each invocation adds its number; what it found is a sum of some others'."""
+    k = make(64)
+    out, found = k.operand("out", Access.WRITE), k.operand("found", Access.WRITE)
+    local, held = k.local_index(), k.shared(U32, 4)
+    held.store(local, 0)
+    k.barrier()
+    before = held.atomic_add(local & 3, local)
+    k.barrier()
+    k.store(found, U32, local, before, 64)
+    k.store(out, U32, local, held.load(local), 4)
+    blanks = [np.zeros(4, np.uint32), np.zeros(64, np.uint32)]
+    sums, befores = run(k.finish(), [], blanks)
+    np.testing.assert_array_equal(sums, [sum(range(n, 64, 4)) for n in range(4)])
+    for counter in range(4):
+        steps = np.sort(befores[counter::4].astype(np.int64))
+        added = np.diff([*steps, sums[counter]])
+        assert sorted(added) == list(range(counter, 64, 4))
+
+
+def test_atomic_addition_needs_a_bound_and_integers() -> None:
+    k = make(64)
+    with pytest.raises(SpirvError, match="known to be below 4"):
+        k.shared(U32, 4).atomic_add(k.local_index(), 1)
+    with pytest.raises(SpirvError, match="atomic_add on shared memory of f32"):
+        k.shared(F32, 4).atomic_add(0, 1.0)
 
 
 def _nested_loops(k: KernelBuilder, outer: int, inner: int) -> Kernel:

@@ -34,7 +34,7 @@ ULessThan SLessThan ULessThanEqual SLessThanEqual
 FOrdEqual FUnordNotEqual FOrdLessThan FOrdGreaterThan FOrdLessThanEqual
 FOrdGreaterThanEqual
 ShiftRightLogical ShiftRightArithmetic ShiftLeftLogical BitwiseOr BitwiseXor BitwiseAnd
-Not BitCount ControlBarrier Phi LoopMerge SelectionMerge Label Branch
+Not BitCount ControlBarrier AtomicIAdd Phi LoopMerge SelectionMerge Label Branch
 BranchConditional Return
 GroupNonUniformBroadcast GroupNonUniformBallot GroupNonUniformShuffle
 GroupNonUniformShuffleXor GroupNonUniformIAdd GroupNonUniformFAdd GroupNonUniformIMul

@@ -14,6 +14,7 @@ from poot.lowering.spirv.opcodes import (
     Glsl,
     MemoryAccess,
     Op,
+    Scope,
     StorageClass,
 )
 from poot.lowering.spirv.types import U32, Type, VectorType, unsigned
@@ -94,6 +95,25 @@ class Shared:
             )
         with k.when(k.lt(index, self.count)):
             k._run(Op.Store, self._element(index), given.id)
+
+    def atomic_add(self, index: Size, value: Operand) -> Value:
+        """Add to an integer of 32 bits for all to see; gives what stood there before.
+
+        The index must be below the length. The order among invocations is open, so
+        use only what does not depend on it.
+        """
+        k = self._k
+        index, given = k.value(index), k.value(value, self.ty)
+        if self.ty.scalar.bits != 32 or not self.ty.scalar.is_integer:
+            raise SpirvError(f"{k.name}: atomic_add on shared memory of {self.ty}")
+        if not k._provable(index, k.u32(self.count)):
+            raise SpirvError(
+                f"{k.name}: atomic_add at an index that is not known to be below "
+                f"{self.count}; bound it with k.min or k.and_"
+            )
+        place = self._element(index)
+        scope, relaxed = k.u32(Scope.Workgroup).id, k.u32(0).id
+        return k._emit(Op.AtomicIAdd, self.ty, place, scope, relaxed, given.id)
 
     def _element(self, index: Value) -> int:
         return self._k._emit_id(Op.AccessChain, self._pointer_type, self._id, index.id)

@@ -93,6 +93,7 @@ class Op:
     Not = 200
     BitCount = 205
     ControlBarrier = 224
+    AtomicIAdd = 234
     Phi = 245
     LoopMerge = 246
     SelectionMerge = 247

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from poot.core.errors import SpirvError
@@ -122,6 +123,17 @@ class Workgroup(Memory):
         scope = self.u32(Scope.Workgroup).id
         self._run(Op.ControlBarrier, scope, scope, self.u32(semantics).id)
 
+    def subgroup_barrier(self) -> None:
+        """Wait for the subgroup; what it wrote to shared memory is seen after.
+
+        All invocations of the workgroup must get here, as for `barrier`, since some
+        drivers wait for the whole workgroup.
+        """
+        semantics = MemorySemantics.AcquireRelease | MemorySemantics.WorkgroupMemory
+        self._module.require(Capability.GroupNonUniform)
+        scope = self.u32(Scope.Subgroup).id
+        self._run(Op.ControlBarrier, scope, scope, self.u32(semantics).id)
+
     def subgroup_reduce(self, op: str, value: Value) -> Value:
         """The combination over the active lanes, given to each of them.
 
@@ -163,13 +175,21 @@ class Workgroup(Memory):
         at = self.u32(lane).id
         return self._group(Op.GroupNonUniformBroadcast, value.ty, value.id, at)
 
-    def subgroup_any(self, condition: Condition) -> Value:
-        """Whether the condition holds in some active lane."""
+    def subgroup_ballot(self, condition: Condition) -> list[Value]:
+        """In which lanes the condition holds: u32 words, bit i of word w is lane 32w+i.
+
+        There are as many words as the subgroup size needs; inactive lanes have 0.
+        """
         self._module.require(Capability.GroupNonUniformBallot)
         truth = self.condition(condition)
         votes = self._group(Op.GroupNonUniformBallot, vector(U32, 4), truth.id)
-        words = [self.extract(votes, word) for word in range(4)]
-        return self.ne(words[0] | words[1] | words[2] | words[3], 0)
+        words = -(-self.subgroup_size // 32)
+        return [self.extract(votes, word) for word in range(words)]
+
+    def subgroup_any(self, condition: Condition) -> Value:
+        """Whether the condition holds in some active lane."""
+        votes = self.subgroup_ballot(condition)
+        return self.ne(functools.reduce(self.or_, votes), 0)
 
     def subgroup_all(self, condition: Condition) -> Value:
         """Whether the condition holds in every active lane."""
