@@ -11,7 +11,7 @@ from poot.core.dtypes import as_dtype
 from poot.core.errors import LimitError
 from poot.core.graph import Graph
 from poot.core.ops.matmul import MatMul
-from poot.core.ops.shape import Slice, Transpose
+from poot.core.ops.shape import Broadcast, Slice, Transpose
 from poot.lowering.device_info import DeviceKind
 from poot.lowering.kernels.contraction_lanes import Block
 from poot.lowering.kernels.matmul import choose
@@ -187,3 +187,33 @@ def test_much_work_takes_large_blocks_a_subgroup(m, n, k, block):
     b = small_integers(rng, (k, n), np.float32)
     (got,) = run_graph(matmul_graph(a, b), (a, b))
     np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_batches_that_share_the_right_operand_are_rows(profile):
+    rng = np.random.default_rng(5)
+    a = small_integers(rng, (3, 5, 7, 12), np.float32)
+    b = small_integers(rng, (20, 12), np.float32)
+    builder = Builder()
+    left, stored = builder.input(type_of(a)), builder.input(type_of(b))
+    (right,) = builder.emit(Transpose((1, 0)), (stored,))
+    (right,) = builder.emit(Broadcast((3, 5, 12, 20)), (right,))
+    builder.result(*builder.emit(MatMul(), (left, right)))
+    graph = builder.finish()
+    (got,) = run_graph(graph, (a, b), PROFILES[profile])
+    np.testing.assert_array_equal(got, a @ b.T)
+    flat = matmul_graph(a.reshape(105, 12), b, turn_b=True)
+    kernels = [set(plan_graph(g, PROFILES[profile]).kernels) for g in (graph, flat)]
+    assert kernels[0] == kernels[1]
+
+
+def test_batches_apart_from_each_other_stay_batches():
+    rng = np.random.default_rng(6)
+    a = small_integers(rng, (4, 6, 8), np.float32)
+    b = small_integers(rng, (8, 16), np.float32)
+    builder = Builder()
+    (cut,) = builder.emit(Slice(1, 0, 5), (builder.input(type_of(a)),))
+    (right,) = builder.emit(Broadcast((4, 8, 16)), (builder.input(type_of(b)),))
+    builder.result(*builder.emit(MatMul(), (cut, right)))
+    (got,) = run_graph(builder.finish(), (a, b))
+    np.testing.assert_array_equal(got, a[:, :5] @ b)

@@ -32,7 +32,7 @@ from poot.lowering.kernels.contraction_lanes import (
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
 from poot.lowering.kernels.elements import needs_words
 from poot.lowering.plan.context import PlanContext
-from poot.lowering.plan.layout import View
+from poot.lowering.plan.layout import Layout, View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import Kernel
 
@@ -110,7 +110,7 @@ def _fits(tile: Tile, info: DeviceInfo) -> bool:
 def _lower_matmul(ctx: PlanContext, eqn: Eqn) -> None:
     left, right = (ctx.view(operand) for operand in eqn.inputs)
     assert isinstance(left, View) and isinstance(right, View)
-    out = ctx.output(eqn.out)
+    left, right, out = _batches_as_rows(left, right, ctx.output(eqn.out))
     m, k, n = *left.shape[-2:], right.shape[-1]
     if k == 0:
         ctx.copy(Scalar.of(0, out.dtype), out)
@@ -124,6 +124,24 @@ def _lower_matmul(ctx: PlanContext, eqn: Eqn) -> None:
     _launch(ctx, left, right, target, (m, n, k), splits, schedule, swapped)
     if target is not out:
         _combine(ctx, target, out, splits)
+
+
+def _batches_as_rows(left: View, right: View, out: View) -> tuple[View, View, View]:
+    """One batch of more rows, where all share the right operand: blocks fill better."""
+    m, k, n = *left.shape[-2:], right.shape[-1]
+    batch = right.layout.strides[:-2]
+    rows = math.prod(out.shape[:-2]) * m
+    merged = left.layout.reshape((rows, k))
+    if any(batch) or merged is None:
+        return left, right, out
+    shared = Layout((k, n), right.layout.strides[-2:], right.layout.offset)
+    target = out.layout.reshape((rows, n))
+    assert target is not None
+    return (
+        left.with_layout(merged),
+        right.with_layout(shared),
+        out.with_layout(target),
+    )
 
 
 def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:
