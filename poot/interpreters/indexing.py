@@ -44,8 +44,11 @@ class _Plan:
     indices: dict[int, Any] = field(default_factory=dict)
     # The result's axes before indices take theirs away: an operand axis, or None: new.
     layout: list[int | None] = field(default_factory=list)
-    # Where in `layout` each index array stands, to see whether they are neighbours.
+    # Where in `layout` each index array stands.
     places: list[int] = field(default_factory=list)
+    # Whether these are neighbours in the index; an Ellipsis parts them even if it
+    # stands for no axis.
+    adjacent: bool = True
 
 
 def getitem(x: Value, index: Any) -> Value:
@@ -72,10 +75,10 @@ def _planned(x: Value, index: tuple[Any, ...]) -> _Plan:
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
         raise IndexingError("an index holds one Ellipsis (...) at most")
+    plan = _Plan(adjacent=_are_neighbours(parts))
     place = ellipses[0] if ellipses else len(parts)
     whole = [slice(None)] * (x.ndim - used)
     parts[place : place + 1] = whole
-    plan = _Plan()
     axis = 0
     for part in parts:
         if part is None:
@@ -89,6 +92,16 @@ def _planned(x: Value, index: tuple[Any, ...]) -> _Plan:
         plan.layout.append(axis)
         axis += 1
     return plan
+
+
+def _are_neighbours(parts: list[Any]) -> bool:
+    """Whether nothing stands between the integers and integer arrays of an index."""
+    taken = [
+        place
+        for place, part in enumerate(parts)
+        if part is not None and not isinstance(part, slice | EllipsisType)
+    ]
+    return not taken or taken[-1] - taken[0] + 1 == len(taken)
 
 
 def _expanded(part: Any) -> list[Any]:
@@ -221,8 +234,7 @@ def _gathered(x: Value, plan: _Plan) -> Value:
     """Integer arrays on one axis by Gather; on several, which count as one axis."""
     axes = list(plan.indices)
     places = plan.places
-    adjacent = places[-1] - places[0] + 1 == len(places)
-    front = places[0] if adjacent else 0
+    front = places[0] if plan.adjacent else 0
     if len(axes) == 1:
         (index,) = plan.indices.values()
         axis = axes[0]
@@ -245,7 +257,7 @@ def _combined(x: Value, indices: dict[int, Any]) -> Value:
     total: Any = 0
     for axis, value in values.items():
         size = x.shape[axis]
-        if not size:
+        if not size and math.prod(shape):
             raise IndexingError(f"axis {axis} of {x.shape} has no element to take")
         inside = clip(checked_index(value, size, axis), 0, size - 1)
         inside = cast_to(inside, dtypes.int32)
