@@ -257,7 +257,7 @@ def _combined(x: Value, indices: dict[int, Any]) -> Value:
     total: Any = 0
     for axis, value in values.items():
         size = x.shape[axis]
-        if not size and math.prod(shape):
+        if not size and 0 not in shape:
             raise IndexingError(f"axis {axis} of {x.shape} has no element to take")
         inside = clip(checked_index(value, size, axis), 0, size - 1)
         inside = cast_to(inside, dtypes.int32)

@@ -4,6 +4,7 @@ Operands have one dtype, and nothing is promoted but Python numbers; `poot.numpy
 promotes and broadcasts.
 """
 
+from poot.lax._cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from poot.lax._elementwise import (
     RoundingMethod,
     abs,
@@ -107,6 +108,7 @@ from poot.lax._slicing import (
     index_in_dim,
     slice,
     slice_in_dim,
+    split,
 )
 
 __all__ = [
@@ -141,6 +143,11 @@ __all__ = [
     "convert_element_type",
     "cos",
     "cosh",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "div",
     "dot",
     "dynamic_index_in_dim",
@@ -199,6 +206,7 @@ __all__ = [
     "sinh",
     "slice",
     "slice_in_dim",
+    "split",
     "sqrt",
     "square",
     "squeeze",

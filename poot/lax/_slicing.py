@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from poot.core import dtypes
@@ -62,6 +63,19 @@ def slice_in_dim(
         raise ShapeError(f"lax.slice_in_dim: stride {step} is not positive")
     start, limit, _ = builtins.slice(start_index, limit_index).indices(x.shape[axis])
     return _sliced(x, axis, start, limit, step)
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Value]:
+    """Consecutive parts of these sizes, which make up the whole axis."""
+    x = as_value(operand, "lax.split")
+    axis = canonical_axis(axis, x.ndim, "lax.split")
+    widths = [operator.index(size) for size in sizes]
+    if sum(widths) != x.shape[axis] or min(widths, default=0) < 0:
+        raise ShapeError(
+            f"lax.split: sizes {tuple(widths)} do not make up axis {axis} of {x.shape}"
+        )
+    ends = [0, *accumulate(widths)]
+    return [_sliced(x, axis, *bounds, 1) for bounds in pairwise(ends)]
 
 
 def index_in_dim(
