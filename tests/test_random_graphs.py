@@ -23,7 +23,7 @@ SEEDS = st.integers(0, 1 << 20)
 LARGE = settings(suppress_health_check=list(HealthCheck))
 
 
-@settings(LARGE, max_examples=24)
+@settings(LARGE, max_examples=48)
 @given(random_graphs(), SEEDS)
 def test_random_graphs(drawn: DrawnGraph, seed: int) -> None:
     assert_right(drawn.graph, seed)
@@ -35,7 +35,7 @@ def test_random_graphs_by_kernels_for_any_shape(drawn: DrawnGraph, seed: int) ->
     assert_right(drawn.graph, seed, generic=True)
 
 
-@settings(LARGE, max_examples=3)
+@settings(LARGE, max_examples=6)
 @given(random_graphs(100), SEEDS)
 def test_large_random_graphs(drawn: DrawnGraph, seed: int) -> None:
     assert_right(drawn.graph, seed)
