@@ -46,8 +46,8 @@ def applications(row: OpRow) -> list[Applied]:
     return applied
 
 
-def in_jax(row: OpRow, applied: list[Applied]) -> list[Array]:
-    """The results of all cases, many compiled as one function."""
+def in_jax(row: OpRow, applied: list[Applied]) -> list[list[Array]]:
+    """The results of each case, many compiled as one function."""
     function = jax_function(row)
 
     results: list[Any] = []
@@ -60,7 +60,9 @@ def in_jax(row: OpRow, applied: list[Applied]) -> list[Array]:
 
         with jax.enable_x64(True):
             results += jax.jit(all_cases)([operands for _, operands in batch])
-    return [np.asarray(result) for result in results]
+    several = row.key.op.multiple_results
+    tuples = results if several else [(result,) for result in results]
+    return [[np.asarray(each) for each in results] for results in tuples]
 
 
 def jax_function(row: OpRow) -> Callable[..., Any]:
@@ -88,9 +90,10 @@ def left_out(row: OpRow, case: Case, operands: list[Array]) -> Any:
 def test_oracle_agrees_with_jax(row: OpRow):
     applied = applications(row)
     for (case, operands), expected in zip(applied, in_jax(row, applied), strict=True):
-        (result,) = evaluate(graph_of(case), *operands, flush=True)
-        limit = row.jax_ulps.get(as_dtype(result.dtype).name, 0)
+        results = evaluate(graph_of(case), *operands, flush=True)
         out = left_out(row, case, operands)
-        ours = np.where(out, np.zeros((), result.dtype), result)
-        theirs = np.where(out, np.zeros((), expected.dtype), expected)
-        assert_close(ours, theirs, limit, str(case), flush=True)
+        for result, right in zip(results, expected, strict=True):
+            limit = row.jax_ulps.get(as_dtype(result.dtype).name, 0)
+            ours = np.where(out, np.zeros((), result.dtype), result)
+            theirs = np.where(out, np.zeros((), right.dtype), right)
+            assert_close(ours, theirs, limit, str(case), flush=True)

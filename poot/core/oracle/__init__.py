@@ -7,6 +7,7 @@ from poot.core.oracle import (  # noqa: F401 (they fill the table)
     matmul,
     reduce,
     shape,
+    sort,
 )
 from poot.core.oracle.evaluate import Evaluation, evaluate, evaluate_all
 from poot.core.oracle.table import impl

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poot.core import dtypes
+from poot.core.errors import LimitError
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
@@ -41,6 +42,15 @@ def largest_block(info: DeviceInfo) -> int:
     """How many elements a block may have, a power of two."""
     most = info.max_shared_bytes // ((MOST_WORDS + 1) * _WORD_BYTES)
     return min(_LARGEST_TILE, 1 << most.bit_length() - 1)
+
+
+def require_places(rows: int, length: int) -> None:
+    """Raise LimitError where places in all rows do not fit a word of the metadata."""
+    if rows * length >= PLACES_END:
+        raise LimitError(
+            f"a sort of {rows} rows of {length} elements; the most is "
+            f"{PLACES_END - 1} elements in all. Sort fewer rows at once"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ def sort_blocks(
     the largest; what is listed for them is undefined.
     """
     rows, length = words[0].shape
+    require_places(rows, length)
     log_places = (min(length, largest_block(ctx.info)) - 1).bit_length()
     blocks = -(-length // (1 << log_places))
     kept = min(length, 1 << log_places) if first is None else first

@@ -13,15 +13,14 @@ from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
-from poot.core.errors import LimitError
 from poot.core.ops.elementwise import Binary, BinaryOp
 from poot.core.ops.indexing import Gather, GatherMode
 from poot.core.ops.shape import Iota, Reshape
 from poot.core.types import TensorType
 from poot.lowering.kernels.block_sort import (
     MOST_WORDS,
-    PLACES_END,
     largest_block,
+    require_places,
     sort_blocks,
 )
 from poot.lowering.kernels.radix_kernels import (
@@ -51,11 +50,7 @@ def plan_order(ctx: PlanContext, keys: View, bits: int) -> View:
 def plan_order_by_words(ctx: PlanContext, words: Sequence[tuple[View, int]]) -> View:
     """As `plan_order`, by several words of given bits, the most significant first."""
     rows, length = words[0][0].shape
-    if rows * length >= PLACES_END:
-        raise LimitError(
-            f"a sort of {rows} rows of {length} elements; the most is "
-            f"{PLACES_END - 1} elements in all. Sort fewer rows at once"
-        )
+    require_places(rows, length)
     order: View | None = None
     if length <= largest_block(ctx.info):
         views = [view for view, _ in words]
