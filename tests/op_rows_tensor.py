@@ -311,12 +311,13 @@ def _folded(step: Callable[[Any, Any], Any], start: Any) -> Callable[..., Any]:
             results.append(total)
         shape = list(x.shape)
         shape[op.axis : op.axis + 1] = [1] if op.keepdim else []
-        return _as_elements(results, dtype).reshape(shape)
+        return as_elements(results, dtype).reshape(shape)
 
     return reference
 
 
-def _as_elements(results: list[Any], dtype: DType) -> Array:
+def as_elements(results: list[Any], dtype: DType) -> Array:
+    """Python's numbers as elements; integers wrap."""
     if dtype.is_integer:
         wrapped = [r % (1 << dtype.bits) for r in results]
         return np.array(wrapped, np.dtype(f"u{dtype.itemsize}")).view(dtype.numpy)
@@ -433,7 +434,7 @@ def _matmul(op: MatMul, a: Array, b: Array) -> Array:
         if a.size and b.size
         else np.zeros((*a.shape[:-1], b.shape[-1]), object)
     )
-    return _as_elements(exact.ravel().tolist(), out).reshape(exact.shape)
+    return as_elements(exact.ravel().tolist(), out).reshape(exact.shape)
 
 
 def _matmul_in_jax(j: Any, op: MatMul, a: Any, b: Any) -> Any:

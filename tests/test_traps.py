@@ -43,7 +43,6 @@ AWAITING = [
     ("pytrees: None, order, empties, ints", "vmap over [None, {}]", "vmap"),
     ("escaped tracers, concretization", "leaks through vmap", "vmap"),
     ("escaped tracers, concretization", "leaks through grad", "grad"),
-    ("big graphs and bool types", "the prefix count of a mask", "numpy.cumsum"),
 ]
 
 # Tests in other files that are part of a trap's.

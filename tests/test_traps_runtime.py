@@ -151,6 +151,13 @@ def test_big_graphs_and_bool_types() -> None:
     assert sys.getrecursionlimit() == limit
 
 
+def test_prefix_counts_of_a_mask() -> None:
+    mask = np.arange(300) % 3 != 1
+    right = np.cumsum(mask, dtype=np.int32)
+    check(lambda m: jnp.cumsum(m), mask, right=right)
+    check(lambda m: m.cumsum(0), np.ones(300, np.bool_), right=i32(*range(1, 301)))
+
+
 def test_bools_are_stored_as_bytes() -> None:
     flags = np.array([[True, False, True], [False, False, True]])
     other = np.array([True, True, False])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from poot.interpreters import (
     arithmetic,
     contraction,
+    cumulative,
     moving,
     reductions,
     rounding,
@@ -190,6 +191,8 @@ class Value(AbstractValue):
     var = reductions.var
     std = reductions.std
     ptp = reductions.ptp
+    cumsum = cumulative.cumsum
+    cumprod = cumulative.cumprod
 
     # --- the rest -----------------------------------------------------------
 

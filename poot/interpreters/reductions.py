@@ -119,7 +119,7 @@ def _masked(op: ReduceOp, x: Value, where: Any, initial: Any) -> Value:
 # --- sums and products ------------------------------------------------------
 
 
-def _summed_dtype(dtype: DType) -> DType:
+def summed_dtype(dtype: DType) -> DType:
     """Narrow integers and bools add up in the default width."""
     if dtype.is_bool:
         return default_int()
@@ -133,7 +133,7 @@ def _summed_dtype(dtype: DType) -> DType:
 def _accumulated(op: ReduceOp, x: Any, dtype: Any, options: dict[str, Any]) -> Value:
     x = as_value(x, op.value)
     wanted = x.aval.type.dtype
-    wanted = _summed_dtype(wanted) if dtype is None else as_element_type(dtype)
+    wanted = summed_dtype(wanted) if dtype is None else as_element_type(dtype)
     return _reduction(op, cast_to(x, wanted).with_weak(False), **options)
 
 

@@ -16,6 +16,10 @@ from poot.interpreters.contraction import (
     dot,
     matmul,
 )
+from poot.interpreters.cumulative import (
+    cumprod,
+    cumsum,
+)
 from poot.interpreters.methods import (
     Value as ndarray,
 )
@@ -115,6 +119,12 @@ from poot.numpy._creation import (
     tri,
     zeros,
     zeros_like,
+)
+from poot.numpy._cumulative import (
+    cumulative_prod,
+    cumulative_sum,
+    nancumprod,
+    nancumsum,
 )
 from poot.numpy._diagonal import (
     diag,
@@ -373,11 +383,12 @@ __all__ = [
     "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool", "bool_",
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil",
     "clip", "column_stack", "concat", "concatenate", "conj", "conjugate", "copy",
-    "copysign", "cos", "cosh", "count_nonzero", "cross", "deg2rad", "degrees", "diag",
-    "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff", "divide",
-    "divmod", "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "empty",
-    "empty_like", "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "eye",
-    "fabs", "finfo", "fix", "flip", "fliplr", "flipud", "float8_e4m3fn", "float8_e5m2",
+    "copysign", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diag_indices",
+    "diag_indices_from", "diagflat", "diagonal", "diff", "divide", "divmod", "dot",
+    "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "empty", "empty_like",
+    "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "eye", "fabs",
+    "finfo", "fix", "flip", "fliplr", "flipud", "float8_e4m3fn", "float8_e5m2",
     "float8_e8m0fnu", "float16", "float32", "float64", "float_power", "floating",
     "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "full", "full_like",
     "gcd", "generic", "geomspace", "get_printoptions", "greater", "greater_equal",
@@ -390,20 +401,20 @@ __all__ = [
     "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "matmul",
     "matrix_transpose", "matvec", "max", "maximum", "mean", "meshgrid", "mgrid", "min",
     "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
-    "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
-    "ndarray", "ndim", "negative", "newaxis", "nextafter", "not_equal", "number",
-    "ogrid", "ones", "ones_like", "outer", "pad", "permute_dims", "pi", "polyval",
-    "positive", "pow", "power", "printoptions", "prod", "promote_types", "ptp",
-    "rad2deg", "radians", "ravel", "ravel_multi_index", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "resize", "result_type", "right_shift", "rint",
-    "roll", "rollaxis", "rot90", "round", "s_", "select", "set_printoptions", "shape",
-    "sign", "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size",
-    "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
-    "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
-    "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from",
-    "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "unravel_index", "unsignedinteger", "unstack",
-    "vander", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros",
-    "zeros_like",
+    "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod",
+    "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative", "newaxis", "nextafter",
+    "not_equal", "number", "ogrid", "ones", "ones_like", "outer", "pad", "permute_dims",
+    "pi", "polyval", "positive", "pow", "power", "printoptions", "prod",
+    "promote_types", "ptp", "rad2deg", "radians", "ravel", "ravel_multi_index", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
+    "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_", "select",
+    "set_printoptions", "shape", "sign", "signbit", "signedinteger", "sin", "sinc",
+    "single", "sinh", "size", "spacing", "split", "sqrt", "square", "squeeze", "stack",
+    "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh",
+    "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril",
+    "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from",
+    "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "unravel_index",
+    "unsignedinteger", "unstack", "vander", "var", "vdot", "vecdot", "vecmat", "vsplit",
+    "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

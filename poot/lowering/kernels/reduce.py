@@ -44,7 +44,7 @@ from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 _PART = 1 << 8
 # Invocations that keep a compute unit busy.
 _INVOCATIONS_PER_UNIT = 1 << 11
-_ALWAYS_PART = 1 << 14
+LONGEST_PART = 1 << 14
 
 
 @lower.define(Reduce, ArgReduce)
@@ -104,7 +104,7 @@ def _lower_columns(
     shape, axis = source.shape, op.axis
     kept = (*shape[:axis], *shape[axis + 1 :])
     length = shape[axis]
-    part = _part(length, math.prod(kept), ctx.info)
+    part = column_part(length, math.prod(kept), ctx.info)
     if part >= length:
         _launch_columns(ctx, op, source, [out], 0)
         return
@@ -120,13 +120,13 @@ def _lower_columns(
     lower_rows(ctx, rest, stored, [out])
 
 
-def _part(length: int, columns: int, info: DeviceInfo) -> int:
+def column_part(length: int, columns: int, info: DeviceInfo) -> int:
     """The elements of a part of the axis; `length` where parts do not pay."""
     wanted = -(-_INVOCATIONS_PER_UNIT * info.compute_units // columns)
     if info.is_cpu:
         wanted = 1
     part = max(-(-length // wanted), _PART)
-    return min(part, _ALWAYS_PART)
+    return min(part, LONGEST_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def _reduce_chunk(
         for _ in range(schedule.lanes)
     ]
     end = k.min(k.sub(length, first), walk)
-    with k.loop(end, max_trips=_ALWAYS_PART) as at, evaluator.scope():
+    with k.loop(end, max_trips=LONGEST_PART) as at, evaluator.scope():
         place = k.add(first, at)
         along = Block((length,), evaluator.coordinates.uniform(place))
         pack = evaluator.value(0, Index((*before, along, *after)))

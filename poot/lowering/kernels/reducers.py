@@ -65,9 +65,14 @@ class Reducer(ABC):
         """The result in compute form, rounded to its dtype."""
 
     @property
+    def carrier_dtypes(self) -> tuple[DType, ...]:
+        """The dtypes of the carriers, where these are stored as they are."""
+        return tuple(_DTYPES[ty] for ty in self.types)
+
+    @property
     def part_dtypes(self) -> tuple[DType, ...]:
         """The dtypes in which a part is stored until all are combined."""
-        return tuple(_DTYPES[ty] for ty in self.types)
+        return self.carrier_dtypes
 
     def parts(self, k: KernelBuilder, carriers: Carriers) -> Carriers:
         """What is stored of a part."""

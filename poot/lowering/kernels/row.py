@@ -63,23 +63,27 @@ def lower_rows(
     if needs_stages(math.prod(axes), length, ctx.info):
         _lower_stages(ctx, body, operands, outs)
         return
-    targets = [_target(ctx, out, out.shape == (*axes, length)) for out in outs]
+    targets = [
+        writable(ctx, out, out.shape == (*axes, length) and length % 8 == 0)
+        for out in outs
+    ]
     cut = Cut.of(body, [target.dtype for target in targets])
     launch_rows(ctx, cut, operands, targets)
     for target, out in zip(targets, outs, strict=True):
         if target is not out:
-            _convert(ctx, target, out)
+            convert(ctx, target, out)
 
 
-def _target(ctx: PlanContext, out: View, full: bool) -> View:
+def writable(ctx: PlanContext, out: View, whole_words: bool) -> View:
     """Where a result is written: small elements that share words go by a detour."""
-    if (full and out.shape[-1] % 8 == 0) or not needs_words(out.dtype, ctx.info):
+    if whole_words or not needs_words(out.dtype, ctx.info):
         return out
     wide = dtypes.float32 if out.dtype.is_float else dtypes.int32
     return ctx.scratch(TensorType(out.shape, wide))
 
 
-def _convert(ctx: PlanContext, source: View, target: View) -> None:
+def convert(ctx: PlanContext, source: View, target: View) -> None:
+    """Write the elements of `source` in the dtype of `target`."""
     builder = Builder()
     value = builder.input(source.type)
     builder.result(*builder.emit(Cast(target.dtype), (value,)))

@@ -1,0 +1,239 @@
+"""Scans along an axis: kernels on many shapes and devices, and their functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import poot
+import poot.numpy as jnp
+from poot import lax
+from poot.core.errors import ArgumentError, DTypeError, ShapeError
+from poot.core.ops.cumulative import Cumulative, CumulativeOp
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.scan_program import choose_scan_schedule, part_tiles
+from tests.backends import device_backend
+from tests.kernel_harness import (
+    assert_exact,
+    device,
+    one_op,
+    oracle,
+    plan_graph,
+    run_graph,
+    same_bits,
+)
+from tests.numerics import assert_close, rng_of
+from tests.numpy_cases import (
+    Case,
+    case,
+    check,
+    one_backend,  # noqa: F401 (a fixture)
+)
+
+on_device = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
+_C = CumulativeOp
+F32 = np.float32
+
+# Sizes around chunks, subgroups, tiles and several tiles, along each axis.
+SHAPES = [
+    ((2,), 0),
+    ((31,), 0),
+    ((129,), 0),
+    ((5, 64), 1),
+    ((3, 257), 1),
+    ((64, 5), 0),
+    ((7, 3, 12), 1),
+    ((2, 2053), 1),
+    ((1, 5000, 1), 1),
+]
+# Devices whose kernels differ: no shuffles, other subgroups, more shared memory.
+PROFILES: dict[str, dict[str, Any]] = {
+    "no shuffles": {"subgroup_shuffle": False},
+    "one workgroup a row": {"is_gpu": True},
+}
+
+
+def whole(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    return rng_of(name).integers(-5, 6, shape).astype(dtype)
+
+
+def info_of(profile: str) -> DeviceInfo:
+    """The device under test as another one whose kernels it can run."""
+    changes = dict(PROFILES[profile])
+    if changes.pop("is_gpu", False):
+        changes["kind"] = type(device().info.kind).DISCRETE
+    return device().info.masked(**changes)
+
+
+@on_device
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+def test_profiles(profile: str, shape: tuple[int, ...], axis: int) -> None:
+    for op, dtype, reverse in (
+        (_C.SUM, F32, False),
+        (_C.SUM, np.int8, True),
+        (_C.MAX, np.float16, False),
+    ):
+        x = whole(f"{shape}{axis}", shape, dtype)
+        graph = one_op(Cumulative(op, axis, reverse), x)
+        assert_exact(graph, [x], info_of(profile))
+
+
+@on_device
+@pytest.mark.parametrize("profile", PROFILES)
+def test_pairs_of_carriers(profile: str) -> None:
+    """logsumexp carries two numbers through shuffles and shared memory."""
+    x = rng_of("pairs").uniform(1, 9, (3, 2053)).astype(F32)
+    for axis in (0, 1):
+        graph = one_op(Cumulative(_C.LOGSUMEXP, axis), x)
+        (found,) = run_graph(graph, [x], info_of(profile))
+        assert_close(found, oracle(graph, [x])[0], 8)
+
+
+@on_device
+@pytest.mark.parametrize("generic", [False, True], ids=["static", "generic"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("count", [1 << 17, (1 << 17) + 3])
+def test_long_rows_go_in_stages(count: int, reverse: bool, generic: bool) -> None:
+    for op, dtype in ((_C.SUM, F32), (_C.MIN, np.int16)):
+        x = whole(f"{count}", (2, count), dtype)
+        graph = one_op(Cumulative(op, 1, reverse), x)
+        assert len(plan_graph(graph, generic=generic).dispatches) >= 3
+        assert_exact(graph, [x], generic=generic)
+
+
+@on_device
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_long_columns_go_in_stages(reverse: bool) -> None:
+    x = whole("columns", (40001, 3), F32)
+    graph = one_op(Cumulative(_C.SUM, 0, reverse), x)
+    assert len(plan_graph(graph).dispatches) >= 3
+    assert_exact(graph, [x])
+
+
+@on_device
+def test_many_ones_are_counted_exactly() -> None:
+    """Up to 2^24 a sum of ones is a float; beyond, within an ulp."""
+    count = (1 << 24) + 3
+    ones = np.ones(count, F32)
+    graph = one_op(Cumulative(_C.SUM, 0), ones)
+    (found,) = run_graph(graph, [ones])
+    np.testing.assert_array_equal(found[: 1 << 24], np.arange(1, (1 << 24) + 1))
+    assert np.abs(found[1 << 24 :] - (1 << 24)).max() <= 4
+
+
+@on_device
+def test_sums_of_halves_round_once() -> None:
+    x = rng_of("halves").uniform(-1, 1, (2, 1500)).astype(np.float16)
+    graph = one_op(Cumulative(_C.SUM, 1), x)
+    (found,) = run_graph(graph, [x])
+    assert_close(found, oracle(graph, [x])[0], 1)
+
+
+@on_device
+def test_specials() -> None:
+    nan, inf = np.nan, np.inf
+    rows = [
+        [-0.0, -0.0, 1.0, -1.0, -0.0],
+        [1.0, nan, 2.0, -inf, inf],
+        [-inf, -inf, inf, 3.0, nan],
+        [-inf, -inf, -inf, 0.0, -inf],
+        [0.0, -0.0, 0.0, -0.0, 0.0],
+    ]
+    x = np.array(rows, F32)
+    for reverse in (False, True):
+        for op in (_C.SUM, _C.PROD, _C.MAX, _C.MIN):
+            assert_exact(one_op(Cumulative(op, 1, reverse), x), [x])
+        graph = one_op(Cumulative(_C.LOGSUMEXP, 1, reverse), x)
+        (found,), (right,) = run_graph(graph, [x]), oracle(graph, [x])
+        assert_close(found, right, 4)
+        assert np.isneginf(found[3]).sum() >= 1
+
+
+@on_device
+def test_any_layout_is_read() -> None:
+    """Jitted, the operand is a view; eager, a copy: the sums are the same bits."""
+    x = poot.device_put(rng_of("layout").normal(size=(37, 50)).astype(F32))
+
+    def f(x: Any) -> Any:
+        turned = x.T[::2]
+        return lax.cumsum(turned, 0), lax.cumsum(turned, 1, reverse=True)
+
+    for mine, other in zip(poot.jit(f)(x), f(x), strict=True):
+        assert same_bits(np.asarray(mine), np.asarray(other))
+
+
+@on_device
+def test_donated_operands() -> None:
+    x = np.arange(5000, dtype=F32)
+    scan = poot.jit(lambda x: lax.cumsum(x, reverse=True), donate_argnums=0)
+    found = scan(poot.device_put(x))
+    np.testing.assert_array_equal(np.asarray(found), np.cumsum(x[::-1])[::-1])
+
+
+def test_what_is_combined_with_what_hangs_on_the_shape_only() -> None:
+    info = DeviceInfo(max_loop_trips=1000)
+    schedule = choose_scan_schedule(info, 4, 1 << 26)
+    tiles = part_tiles(info, schedule, 5, 1 << 26)
+    assert 0 < tiles <= 500
+    assert part_tiles(info, schedule, 1 << 10, 1 << 10) == 0
+
+
+# --- functions --------------------------------------------------------------
+
+T = rng_of("cumulative").uniform(-3, 3, (2, 3, 4)).astype(F32)
+N = np.rint(T * 3).astype(np.int32)
+HOLES = np.where(np.abs(T) > 2, np.nan, T).astype(F32)
+MASK = T > 0
+
+
+def scan_cases() -> list[Case]:
+    cases = [
+        case(f"m.{name}(a, {axis})", 4, sums=True, a=x)
+        for name in ("cumsum", "cumprod", "nancumsum", "nancumprod")
+        for axis, x in (("None", T), ("0", N), ("-1", HOLES), ("1", MASK))
+    ]
+    cases += [
+        case("m.cumsum(a)", 1, sums=True, a=N.astype(np.int8), native=True),
+        case("m.cumsum(a, 1)", 1, sums=True, a=T.astype(ml_dtypes.bfloat16)),
+        case("m.cumsum(a, 1, dtype='float16')", 1, sums=True, a=N),
+        case("m.cumsum(a)", a=F32(2)),
+        case("m.cumsum(a, 0)", a=np.zeros((0, 3), F32)),
+        case("m.asarray(a).cumsum(1)", 4, sums=True, a=T),
+        case("m.asarray(a).cumprod(1)", 4, sums=True, a=T),
+        case("m.cumulative_sum(a, axis=1)", 4, sums=True, a=T),
+        case("m.cumulative_sum(a, axis=2, include_initial=True)", 4, sums=True, a=T),
+        case("m.cumulative_prod(a, axis=0, include_initial=True)", a=N),
+        case("m.cumulative_sum(a)", a=N.ravel()),
+    ]
+    return cases
+
+
+@pytest.mark.parametrize("one", scan_cases(), ids=str)
+def test_functions(one: Case) -> None:
+    check(one)
+
+
+def test_a_scan_of_truth_values_counts_them() -> None:
+    found = jnp.cumsum(np.array([0, 2, -2, 0]), dtype=bool)
+    np.testing.assert_array_equal(np.asarray(found), [False, True, True, True])
+    assert found.dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: jnp.cumulative_sum(T), ShapeError, "3 axes; takes one of one"),
+        (lambda: jnp.cumulative_prod(F32(1)), ShapeError, "0 axes"),
+        (lambda: jnp.cumsum(T, out=N), ArgumentError, "out"),
+        (lambda: lax.cumsum(T, 3), ShapeError, "axis 3"),
+        (lambda: lax.cumsum(MASK), DTypeError, "cumulative sum"),
+        (lambda: lax.cumlogsumexp(N), DTypeError, "cumulative logsumexp"),
+    ],
+)
+def test_refusals(call: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
