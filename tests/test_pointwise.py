@@ -40,6 +40,7 @@ from poot.core.ops.shape import (
     Transpose,
 )
 from poot.core.types import Slot, Storage, TensorType
+from poot.lowering.compile import lower
 from poot.lowering.device_info import DeviceKind
 from poot.lowering.program import Dispatch
 from poot.lowering.spirv.opcodes import Op
@@ -50,6 +51,7 @@ from tests.kernel_harness import (
     one_op,
     plan_graph,
     run_program,
+    type_of,
 )
 from tests.pointwise_programs import fused, random_arrays, random_region
 from tests.spirv_words import capabilities, count
@@ -286,6 +288,32 @@ def test_casts_between_all_dtypes() -> None:
             x = np.array(numbers).astype(dtype)
         for target in COMPARED:
             assert_exact(one_op(Cast(dtypes.as_dtype(target)), x), [x])
+
+
+@pytest.mark.parametrize(
+    "source", [np.int8, np.int16, np.int32, np.uint8, np.uint32, np.float32, np.bool_]
+)
+@pytest.mark.parametrize("target", [dtypes.int64, dtypes.uint64])
+def test_numbers_extended_to_64_bits_are_compared_as_such(
+    source: Any, target: dtypes.DType
+) -> None:
+    """Drivers take comparisons of extended numbers for ones of narrow numbers."""
+    with np.errstate(all="ignore"):
+        x = np.arange(-3, 6).astype(np.int32).astype(source)
+    if source is np.int32:
+        x[:2] = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    builder = Builder()
+    (wide,) = builder.emit(Cast(target), (builder.input(type_of(x)),))
+    for number in (0, 2, 1 << 31, 1 << 40):
+        for kind in CompareOp:
+            pair = wide, Scalar.of(number, target)
+            for operands in (pair, pair[::-1]):
+                builder.result(*builder.emit(Compare(kind), operands))
+    for op in (Unary(UnaryOp.SIGN), Unary(UnaryOp.ABS), Cast(dtypes.float32)):
+        builder.result(*builder.emit(op, (wide,)))
+    lowered = lower(builder.finish(), device().info).graph
+    assert all(eqn.op.composite for eqn in lowered.eqns)
+    assert_exact(lowered, [x])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

@@ -9,6 +9,7 @@ from poot.lowering.spirv.types import (
     BOOL,
     F32,
     F64,
+    I32,
     U32,
     Type,
     VectorType,
@@ -289,6 +290,8 @@ class Logic(Emitter):
         if source.bits == target.bits:
             return self.bitcast(a, ty)
         if source.is_signed and target.bits > source.bits:
+            if target.bits == 64:
+                return self._extend_to_64(a, ty)
             wide = with_scalar(ty, signed(target.bits))
             return self.bitcast(self._pure(Op.SConvert, wide, a.id), ty)
         plain = with_scalar(ty, unsigned(target.bits))
@@ -297,6 +300,23 @@ class Logic(Emitter):
         if plain is U32 and source.bits < 32:
             self._below(value, fresh, 1 << source.bits)
         return self.bitcast(value, ty)
+
+    def _extend_to_64(self, a: Value, ty: Type) -> Value:
+        """Signed integers as 64 bits, made of their two words.
+
+        Mesa compares what OpSConvert gives with a constant in the narrow type, and gets
+        that wrong: on lavapipe (Mesa 22.3) no extended number is below any constant.
+        """
+        if isinstance(ty, VectorType):
+            parts = [
+                self._extend_to_64(self.extract(a, i), ty.scalar)
+                for i in range(ty.count)
+            ]
+            return self.construct(ty, *parts)
+        low = self.convert(a, I32)
+        sign = self._pure(Op.ShiftRightArithmetic, I32, low.id, self.const(I32, 31).id)
+        words = self.construct(vector(I32, 2), low, sign)
+        return self.bitcast(words, ty)
 
     def convert_raw(self, a: Value, ty: Type) -> Value:
         """Float to integer, towards 0; undefined for NaN and out of range."""
