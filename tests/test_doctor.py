@@ -15,6 +15,7 @@ from poot.core.errors import DeviceLost, NoDeviceError
 from poot.vulkan import binding
 from poot.vulkan.instance import Instance
 from poot.vulkan.physical import physical_devices
+from tests.child_output import own_lines
 
 
 def run_doctor(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,7 @@ def run_doctor(**environment: str) -> subprocess.CompletedProcess[str]:
 def test_a_ready_machine() -> None:
     done = run_doctor()
     assert done.returncode == 0, done.stdout + done.stderr
-    sections = [line.split()[0] for line in done.stdout.splitlines() if line[0] != " "]
+    sections = [line.split()[0] for line in own_lines(done.stdout) if line[0] != " "]
     expected = ["drivers", "devices", "chosen", "limits", "features", "self-test"]
     assert sections[:6] == expected
     assert sections[-1] == "verdict"

@@ -18,6 +18,7 @@ from poot.core.errors import CapabilityError, NoDeviceError
 from poot.interpreters import backend_vulkan, opening
 from poot.interpreters.backend import backend, set_opener, use_backend
 from poot.interpreters.backend_oracle import OracleBackend
+from tests.child_output import own_lines
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +104,7 @@ def last():
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
         )
-        assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
+        assert (done.returncode, own_lines(done.stdout)) == (0, [said]), done.stderr
 
 
 def test_the_oracle_backend_plans_on_demand() -> None:

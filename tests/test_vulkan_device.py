@@ -26,6 +26,7 @@ from poot.vulkan.choice import choose
 from poot.vulkan.device import Device, enabled_features, missing_features, open_device
 from poot.vulkan.executable import Executable
 from poot.vulkan.physical import PhysicalDevice, physical_devices
+from tests.child_output import own_lines
 from tests import vulkan_programs
 from tests.vulkan_programs import (
     UNPROBED,
@@ -106,7 +107,8 @@ def test_lavapipe_is_described(physical: PhysicalDevice) -> None:
     assert info.max_loop_trips == 65535
     assert info.subgroup_arithmetic and info.storage16 and info.int64
     assert info.max_workgroup_count == (65535, 65535, 65535)
-    assert (info.max_push_bytes, info.max_shared_bytes) == (128, 32768)
+    # Mesa 22 and Mesa 25.
+    assert info.max_push_bytes in (128, 256) and info.max_shared_bytes == 32768
     assert info.heap_bytes > 1 << 28 and info.max_allocation_bytes > 1 << 28
     assert info.compute_units == os.cpu_count()
 
@@ -393,7 +395,7 @@ def test_a_forked_child_gets_an_error_and_the_parent_goes_on() -> None:
         timeout=60,
     )
     told = (done.stdout + done.stderr).strip()
-    assert done.stdout.strip() == "0 [1.0, 1.0, 1.0, 1.0]", told
+    assert own_lines(done.stdout) == ["0 [1.0, 1.0, 1.0, 1.0]"], told
 
 
 def test_the_process_ends_while_work_runs() -> None:
