@@ -26,8 +26,8 @@ from poot.vulkan.choice import choose
 from poot.vulkan.device import Device, enabled_features, missing_features, open_device
 from poot.vulkan.executable import Executable
 from poot.vulkan.physical import PhysicalDevice, physical_devices
-from tests.child_output import own_lines
 from tests import vulkan_programs
+from tests.child_output import own_lines
 from tests.vulkan_programs import (
     UNPROBED,
     add_program,
