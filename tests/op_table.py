@@ -6,7 +6,13 @@ from poot.core.builder import Builder
 from poot.core.dtypes import DType
 from poot.core.graph import Graph
 from poot.core.op import PrimitiveKey
-from tests import op_rows_cumulative, op_rows_elementwise, op_rows_sort, op_rows_tensor
+from tests import (
+    op_rows_cumulative,
+    op_rows_elementwise,
+    op_rows_random,
+    op_rows_sort,
+    op_rows_tensor,
+)
 from tests.op_row import Case, OpRow
 
 ROWS: tuple[OpRow, ...] = (
@@ -14,6 +20,7 @@ ROWS: tuple[OpRow, ...] = (
     *op_rows_tensor.ROWS,
     *op_rows_cumulative.ROWS,
     *op_rows_sort.ROWS,
+    *op_rows_random.ROWS,
 )
 TABLE: dict[PrimitiveKey, OpRow] = {row.key: row for row in ROWS}
 

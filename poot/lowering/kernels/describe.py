@@ -20,6 +20,7 @@ from poot.core.ops.elementwise import (
     Unary,
 )
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
+from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -42,6 +43,7 @@ from poot.lowering.kernels.region import (
     Join,
     Load,
     Mirror,
+    Part,
     Permute,
     PutTogether,
     Ref,
@@ -62,7 +64,7 @@ from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.plan.state import ELEMENTWISE
 from poot.lowering.program import TABLE_SPACES, BufferRange
 
-_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota)
+_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota, Threefry2x32)
 # Small floats change form when they are loaded; where they only move, they need not.
 _BITS = {
     dtypes.float16: dtypes.uint16,
@@ -201,8 +203,8 @@ class _Describer:
             elif value in needed:
                 self._refs[value] = self._operand(operand)
         for eqn in body.eqns:
-            if eqn.outs[0] in needed:
-                self._refs[eqn.out] = self._step(eqn)
+            if needed.intersection(eqn.outs):
+                self._take(eqn)
         targets = tuple(
             Target(
                 self._refs[value],
@@ -232,7 +234,7 @@ class _Describer:
         return not any(
             isinstance(eqn.op, _CALCULATES)
             for eqn in self.body.eqns
-            if eqn.outs[0] in needed
+            if needed.intersection(eqn.outs)
         )
 
     def _dtype(self, dtype: DType) -> DType:
@@ -262,14 +264,14 @@ class _Describer:
             elif value in needed:
                 self._refs[value] = self._operand(operand)
         for eqn in self.body.eqns:
-            if eqn.outs[0] in needed:
-                self._refs[eqn.out] = self._step(eqn)
+            if needed.intersection(eqn.outs):
+                self._take(eqn)
 
     # --- shapes -------------------------------------------------------------
 
     def _choose_runs(self, needed: frozenset[ValueId], shape: tuple[int, ...]) -> None:
         """Find the axes that can be merged everywhere, if all steps are elementwise."""
-        eqns = [eqn for eqn in self.body.eqns if eqn.outs[0] in needed]
+        eqns = [eqn for eqn in self.body.eqns if needed.intersection(eqn.outs)]
         if not all(self._is_aligned(eqn) for eqn in eqns):
             return
         layouts = [
@@ -352,6 +354,20 @@ class _Describer:
         return len(self.steps) - 1
 
     # --- equations ----------------------------------------------------------
+
+    def _take(self, eqn: Eqn) -> None:
+        """Add the steps of an equation."""
+        if not eqn.op.multiple_results:
+            self._refs[eqn.out] = self._step(eqn)
+            return
+        refs = [self._ref(operand) for operand in eqn.inputs]
+        count = len(eqn.outs)
+        types = [self.body.type(out) for out in eqn.outs]
+        shape = self._merged(types[0].shape)
+        whole = self._add(Apply(eqn.op), refs, types[0].dtype, shape)
+        for number, (out, type) in enumerate(zip(eqn.outs, types, strict=True)):
+            part = Part(number, count)
+            self._refs[out] = self._add(part, [whole], type.dtype, shape)
 
     def _step(self, eqn: Eqn) -> Ref:
         """Add the step of an equation; its number, or what it is the same as."""

@@ -18,9 +18,11 @@ from poot.core.ops.elementwise import (
     Select,
     Unary,
 )
+from poot.core.ops.random import Threefry2x32
 from poot.lowering.kernels.constants import hidden
 from poot.lowering.kernels.float8 import cast_float8
 from poot.lowering.kernels.math import cast, lower_binary, lower_unary
+from poot.lowering.kernels.math.threefry import threefry2x32
 from poot.lowering.kernels.memory import form, from_bits, to_bits
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.spirv.builder import KernelBuilder, Value
@@ -60,8 +62,13 @@ def apply(
 def apply_lanes(
     k: KernelBuilder, op: Op, packs: Sequence[Pack], given: DType, made: DType
 ) -> Pack:
-    """The op on each lane; once if all operands are equal in all lanes."""
+    """The op on each lane; once if all operands are equal in all lanes.
+
+    Of an op with several results first come all lanes of the first result.
+    """
     lanes = max((len(pack) for pack in packs), default=1)
+    if isinstance(op, Threefry2x32):
+        return _random_lanes(k, packs, lanes)
     # Drivers find out that x > x is false, say, and then have a constant 0.
     hide = made.is_float and not given.is_float
     values = []
@@ -70,6 +77,15 @@ def apply_lanes(
         value = apply(k, op, operands, given, made)
         values.append(hidden(k, value) if hide else value)
     return tuple(values)
+
+
+def _random_lanes(k: KernelBuilder, packs: Sequence[Pack], lanes: int) -> Pack:
+    words = []
+    for lane in range(lanes):
+        k1, k2, x1, x2 = (lane_of(pack, lane) for pack in packs)
+        words.append(threefry2x32(k, (k1, k2), (x1, x2)))
+    first, second = zip(*words, strict=True)
+    return (*first, *second)
 
 
 def compare(k: KernelBuilder, op: CompareOp, a: Value, b: Value, dtype: DType) -> Value:

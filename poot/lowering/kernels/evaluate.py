@@ -38,6 +38,7 @@ from poot.lowering.kernels.region import (
     Join,
     Load,
     Mirror,
+    Part,
     Permute,
     PutTogether,
     Ref,
@@ -85,6 +86,7 @@ class Evaluator:
             Load: self._load,
             Given: self._hold,
             Apply: self._apply,
+            Part: self._part,
             Repeat: self._repeat,
             Permute: self._permute,
             Regroup: self._regroup,
@@ -214,6 +216,11 @@ class Evaluator:
             packs.append((yield ref, self._operand_index(ref, index)))
         given = self.dtype(step.inputs[-1])
         return apply_lanes(self.k, action.op, packs, given, step.dtype)
+
+    def _part(self, action: Part, step: Step, index: Index) -> Steps:
+        pack = yield step.inputs[0], index
+        lanes = len(pack) // action.count
+        return pack[action.number * lanes : (action.number + 1) * lanes]
 
     def _operand_index(self, ref: Ref, index: Index) -> Index:
         """The index of an operand that is broadcast to the shape of `index`."""

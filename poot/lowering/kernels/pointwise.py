@@ -20,6 +20,7 @@ from poot.core.ops.elementwise import (
     Unary,
 )
 from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -63,7 +64,7 @@ def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
 @lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
-@lower.define(Gather, DynamicSlice)
+@lower.define(Gather, DynamicSlice, Threefry2x32)
 def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan one primitive as a region of its own."""
     builder = Builder()
@@ -76,9 +77,10 @@ def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
         return operand if isinstance(operand, Scalar) else inputs[operand]
 
     outs = builder.emit(eqn.op, tuple(inner(operand) for operand in eqn.inputs))
-    builder.result(outs[0])
+    for out in outs:
+        builder.result(out)
     operands = [ctx.view(operand) for operand in inputs]
-    lower_region(ctx, builder.finish(), operands, [ctx.output(eqn.out)])
+    lower_region(ctx, builder.finish(), operands, [ctx.output(o) for o in eqn.outs])
 
 
 def lower_region(

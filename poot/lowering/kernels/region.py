@@ -51,6 +51,14 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of the `count` results of the operand, which computes them all."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """The operand, repeated along axes of size 1 and new leading ones."""
 
@@ -153,6 +161,7 @@ Action = (
     Load
     | Given
     | Apply
+    | Part
     | Repeat
     | Permute
     | Regroup

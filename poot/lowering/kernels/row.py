@@ -143,9 +143,9 @@ def combination(body: Graph, parts: Sequence[TensorType]) -> tuple[Graph, list[i
         return operand if isinstance(operand, Scalar) else names[operand]
 
     for eqn in body.eqns:
-        if eqn is not cut and eqn.out in needed:
+        if eqn is not cut and needed.intersection(eqn.outs):
             operands = tuple(renamed(operand) for operand in eqn.inputs)
-            (names[eqn.out],) = builder.emit(eqn.op, operands)
+            names.update(zip(eqn.outs, builder.emit(eqn.op, operands), strict=True))
     for value in body.results:
         builder.result(names[value])
     return builder.finish(), used
@@ -155,7 +155,7 @@ def _needed_after(body: Graph, cut: Eqn) -> set[ValueId]:
     """The values that the results need once the reduction's result is known."""
     needed = set(body.results)
     for eqn in reversed(body.eqns):
-        if eqn is not cut and eqn.out in needed:
+        if eqn is not cut and needed.intersection(eqn.outs):
             needed.update(o for o in eqn.inputs if not isinstance(o, Scalar))
     return needed
 

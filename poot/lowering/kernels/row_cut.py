@@ -61,16 +61,16 @@ class Cut:
             operands = tuple(renamed(operand) for operand in eqn.inputs)
             read = [o for o in operands if not isinstance(o, Scalar)]
             phase = max((phases[o] for o in read), default=0)
-            type = body.type(eqn.out)
             if isinstance(eqn.op, Reduce | ArgReduce):
-                dtype = body.type(eqn.inputs[0]).dtype
+                type, dtype = body.type(eqn.out), body.type(eqn.inputs[0]).dtype
                 reductions.append((eqn.op, dtype, read[0], phase))
                 given.append(type)
                 names[eqn.out] = builder.input(type)
                 phase += 1
             else:
-                (names[eqn.out],) = builder.emit(eqn.op, operands)
-            phases[names[eqn.out]] = phase
+                made = builder.emit(eqn.op, operands)
+                names.update(zip(eqn.outs, made, strict=True))
+            phases.update((names[out], phase) for out in eqn.outs)
         results = []
         for value, wanted in zip(body.results, result_dtypes or (), strict=False):
             result = names[value]

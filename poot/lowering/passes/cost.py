@@ -16,6 +16,7 @@ from poot.core.ops.elementwise import (
     UnaryOp,
 )
 from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -89,6 +90,10 @@ _BINARY = {
 }
 
 
+# 20 rounds of an addition, a rotation and an exclusive or, and the key six times.
+_THREEFRY = 115
+
+
 def cost(op: Op) -> int:
     """What one element of the result costs, operands aside, in additions."""
     match op:
@@ -96,6 +101,8 @@ def cost(op: Op) -> int:
             return _UNARY.get(member, 1)
         case Binary(member):
             return _BINARY.get(member, 1)
+        case Threefry2x32():
+            return _THREEFRY
         case Broadcast() | Transpose() | Slice() | Iota() | Reverse():
             return 0
     return 1
@@ -112,13 +119,13 @@ def recompute_costs(graph: Graph) -> dict[ValueId, int]:
         if isinstance(eqn.op, POINTWISE):
             total = _recompute_cost(graph, eqn, found)
             if total is not None:
-                found[eqn.out] = total
+                found.update(dict.fromkeys(eqn.outs, total))
     return found
 
 
 def _recompute_cost(graph: Graph, eqn: Eqn, found: dict[ValueId, int]) -> int | None:
     total = cost(eqn.op)
-    small = max(16, graph.type(eqn.out).size // 16)
+    small = max(16, graph.type(eqn.outs[0]).size // 16)
     for operand in eqn.inputs:
         if isinstance(operand, Scalar):
             continue
@@ -138,7 +145,7 @@ def reads(
     same), and how many of its elements are read.
     """
     eqn = graph.eqns[index]
-    out = graph.type(eqn.out)
+    out = graph.type(eqn.outs[0])
     for number, operand in enumerate(eqn.inputs):
         if isinstance(operand, Scalar):
             continue

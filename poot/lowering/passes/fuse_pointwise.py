@@ -46,13 +46,15 @@ class _Walk:
         )
 
     def _visit(self, index: int) -> None:
-        out = self.graph.eqns[index].out
-        readers = self.units.holding_users(out)
+        outs = self.graph.eqns[index].outs
+        users = [user for out in outs for user in self.units.holding_users(out)]
+        readers = list(dict.fromkeys(users))
         homes = [unit for unit in readers if isinstance(unit, Group)]
-        outside = len(homes) < len(readers) or out in self.units.kept
+        kept = not self.units.kept.isdisjoint(outs)
+        outside = len(homes) < len(readers) or kept
         if len(homes) == 1 and not outside:
             done = self._absorb(index, homes[0])
-        elif homes and (out in self.cheap or self.units.is_free(index)):
+        elif homes and (outs[0] in self.cheap or self.units.is_free(index)):
             done = self._repeat(index, homes, outside)
         else:
             done = self._share(index, homes)
@@ -106,7 +108,7 @@ class _Walk:
         lone = units.writer[index]
         operands = [*home.operands, *units.values(eqn.inputs)]
         ready = units.ready(operands, home, lone)
-        due = units.due([*home.results, eqn.out], home, lone)
+        due = units.due([*home.results, *eqn.outs], home, lone)
         return place_between(sorted([*home.places, index]), ready, due)
 
     def _decline(self, rewrite: Rewrite, index: int, reason: Reason) -> bool:

@@ -119,11 +119,11 @@ class _Walk:
                 heapq.heappush(behind, -maker)
 
     def _precede(self, growth: Growth, index: int) -> bool:
-        out = self.graph.eqns[index].outs[0]
+        outs = self.graph.eqns[index].outs
         domain = growth.group.domain
-        if self._is_repeated(out, growth):
+        if any(self._is_repeated(out, growth) for out in outs):
             return self._try(growth, REPEAT_IN_ROWS, index)
-        if self.graph.type(out).size not in (domain.size, domain.row_count):
+        if self.graph.type(outs[0]).size not in (domain.size, domain.row_count):
             return False
         return self._try(growth, PRECEDE_ROWS, index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from poot.core.equation import ValueId
@@ -38,11 +39,21 @@ class Group(Unit):
     debts: dict[ValueId, float] = field(default_factory=dict)
     _steps: dict[tuple[object, int], int] = field(default_factory=dict)
 
+    def ways_of(self, outs: Iterable[ValueId]) -> dict[int, int]:
+        """The ways to the results of one equation, which are computed together."""
+        found: dict[int, int] = {}
+        for out in outs:
+            found |= self.ways.get(out, {})
+        return found
+
+    def debt_of(self, outs: Iterable[ValueId]) -> float:
+        return max(self.debts.get(out, 0) for out in outs)
+
     def note_reads(self, graph: Graph, index: int) -> None:
         """Record how a new member reads its operands."""
-        out = graph.eqns[index].out
-        debt = self.debts.get(out, 0)
-        for way, count in self.ways[out].items():
+        outs = graph.eqns[index].outs
+        debt = self.debt_of(outs)
+        for way, count in self.ways_of(outs).items():
             for operand, step, points in reads(graph, index, count):
                 if step is None:
                     onward = way
@@ -57,12 +68,15 @@ def open_group(units: Units, index: int) -> Group:
     """A group whose result is that of the equation."""
     graph = units.graph
     lone = units.writer[index]
-    out = graph.eqns[index].out
-    type = graph.type(out)
-    group = Group([index], index, [index], dict(lone.operands), {out: None}, True)
+    outs = graph.eqns[index].outs
+    type = graph.type(outs[0])
+    read = [out for out in outs if out in units.users or out in units.kept]
+    results = dict.fromkeys(read or outs)
+    group = Group([index], index, [index], dict(lone.operands), results, True)
     group.shape = type.shape
     group.work = cost(graph.eqns[index].op)
-    group.ways[out] = {0: type.size}
+    for out in results:
+        group.ways[out] = {0: type.size}
     group.note_reads(graph, index)
     units.writer[index] = group
     holders = units.holders[index]
@@ -76,15 +90,16 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
     eqn = graph.eqns[index]
     if units.is_free(index):
         return None
-    operands = [v for v in group.operands if v != eqn.out] + units.values(eqn.inputs)
+    operands = [v for v in group.operands if v not in eqn.outs]
+    operands += units.values(eqn.inputs)
     if len(units.sources(operands)) > MOST_OPERANDS:
         return Reason.OPERAND_LIMIT
-    work = group.work + cost(eqn.op) * len(group.ways[eqn.out])
+    work = group.work + cost(eqn.op) * len(group.ways_of(eqn.outs))
     if len(group.members) >= MOST_EQUATIONS or work > MOST_WORK:
         return Reason.SIZE_LIMIT
-    if result and graph.type(eqn.out).shape != group.shape:
+    if result and graph.type(eqn.outs[0]).shape != group.shape:
         return Reason.OTHER_SHAPE
-    if result and len(group.results) >= MOST_RESULTS:
+    if result and len(group.results) + len(eqn.outs) > MOST_RESULTS:
         return Reason.RESULT_LIMIT
     if _debt(units, group, index, result) is None:
         return Reason.RECOMPUTE
@@ -96,14 +111,14 @@ def _debt(units: Units, group: Group, index: int, result: bool) -> float | None:
     graph = units.graph
     eqn = graph.eqns[index]
     if units.is_free(index):
-        return group.debts.get(eqn.out, 0)
-    size = graph.type(eqn.out).size
-    ways = group.ways[eqn.out] | ({0: size} if result else {})
+        return group.debt_of(eqn.outs)
+    size = graph.type(eqn.outs[0]).size
+    ways = group.ways_of(eqn.outs) | ({0: size} if result else {})
     again = sum(ways.values()) - size
     if again <= 0:
         return 0
     added = cost(eqn.op) * again
-    debt = group.debts.get(eqn.out, 0) + added / math.prod(group.shape)
+    debt = group.debt_of(eqn.outs) + added / math.prod(group.shape)
     if len(ways) > MOST_WAYS or (debt > CHEAP and added > NEGLIGIBLE):
         return None
     return debt
@@ -115,14 +130,15 @@ def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> N
     eqn = graph.eqns[index]
     debt = _debt(units, group, index, result)
     assert debt is not None
-    group.debts[eqn.out] = debt
-    if result:
-        group.results[eqn.out] = None
-        group.ways[eqn.out][0] = graph.type(eqn.out).size
-    group.operands.pop(eqn.out, None)
+    for out in eqn.outs:
+        group.debts[out] = debt
+        group.operands.pop(out, None)
+    for out in _read_outside(units, group, eqn.outs) if result else ():
+        group.results[out] = None
+        group.ways.setdefault(out, {})[0] = graph.type(out).size
     group.operands.update(dict.fromkeys(units.values(eqn.inputs)))
     group.members.append(index)
-    group.work += cost(eqn.op) * len(group.ways[eqn.out])
+    group.work += cost(eqn.op) * len(group.ways_of(eqn.outs))
     if alone:
         bisect.insort(group.places, index)
         units.writer[index] = group
@@ -130,3 +146,13 @@ def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> N
     else:
         units.holders[index].append(group)
     group.note_reads(graph, index)
+
+
+def _read_outside(
+    units: Units, group: Group, outs: Iterable[ValueId]
+) -> Iterator[ValueId]:
+    """Those of the values that an output is, or that another unit reads."""
+    for out in outs:
+        readers = units.holding_users(out)
+        if out in units.kept or any(reader is not group for reader in readers):
+            yield out

@@ -138,7 +138,7 @@ class Fitter:
         return Fit(form, outer)
 
     def _fit_elementwise(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
-        shape = self._shape(eqn.out)
+        shape = self._shape(eqn.outs[0])
         inner = [forms[o] for o in eqn.inputs if o in forms]
         split = self.domain.split(shape)
         is_row = split is None or (Form.FULL not in inner and self.domain.length == 1)

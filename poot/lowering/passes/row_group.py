@@ -79,7 +79,7 @@ class Growth:
         fit = self._fitter.fit(eqn, group.forms)
         if not isinstance(fit, Fit):
             return fit
-        taken = group.taken.get(eqn.outs[0], {})
+        taken = [s for out in eqn.outs for s in group.taken.get(out, ())]
         if any(shape != group.domain.shape(fit.form) for shape in taken):
             return Reason.OPERAND_SHAPE
         reason = self._refusal(index, fit)
@@ -94,7 +94,7 @@ class Growth:
         out = eqn.outs[0]
         type = self.graph.type(out)
         full = group.domain.shape(Form.FULL)
-        if not isinstance(eqn.op, ELEMENTWISE):
+        if not isinstance(eqn.op, ELEMENTWISE) or eqn.op.multiple_results:
             return Reason.BOUNDARY
         if [*group.taken[out]] != [type.shape] or len(type.shape) > len(full):
             return Reason.OPERAND_SHAPE

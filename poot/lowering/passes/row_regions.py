@@ -102,7 +102,8 @@ class RowRegion:
             operands = tuple(
                 o if isinstance(o, Scalar) else known[o] for o in eqn.inputs
             )
-            known[eqn.out] = self._emit(builder, index, eqn, operands)
+            made = self._emit(builder, index, eqn, operands)
+            known.update(zip(eqn.outs, made, strict=True))
         numbers: dict[Operand, int] = {}
         for value in self.results:
             result = known[value]
@@ -114,7 +115,7 @@ class RowRegion:
 
     def _emit(
         self, builder: Builder, index: int, eqn: Eqn, operands: tuple[Operand, ...]
-    ) -> Operand:
+    ) -> tuple[Operand, ...]:
         shape = self.group.domain.shape(self.group.fits[index].form)
         axis = len(self.group.domain.rows)
         op: Op = eqn.op
@@ -124,9 +125,9 @@ class RowRegion:
             case ArgReduce(member):
                 op = ArgReduce(member, axis, keepdim=True)
             case Reshape():
-                return operands[0]
+                return operands[:1]
             case Broadcast() if builder.type(operands[0]).shape == shape:
-                return operands[0]
+                return operands[:1]
             case Broadcast():
                 op = Broadcast(shape)
             case Iota():
@@ -136,8 +137,7 @@ class RowRegion:
                 if broadcast_shapes(op.name, *shapes) != shape:
                     (first,) = builder.emit(Broadcast(shape), operands[:1])
                     operands = (first, *operands[1:])
-        (out,) = builder.emit(op, operands, self.graph.source(index))
-        return out
+        return builder.emit(op, operands, self.graph.source(index))
 
 
 def emit_row_regions(graph: Graph, units: Units, groups: Sequence[RowGroup]) -> Graph:

@@ -10,9 +10,18 @@ from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
+from poot.core.ops.random import Threefry2x32
 from poot.lowering.plan.layout import VIEWS
 
-ELEMENTWISE: tuple[type[Op], ...] = (Unary, Binary, Compare, Select, Cast, Clamp)
+ELEMENTWISE: tuple[type[Op], ...] = (
+    Unary,
+    Binary,
+    Compare,
+    Select,
+    Cast,
+    Clamp,
+    Threefry2x32,
+)
 
 
 def can_overwrite(
@@ -60,7 +69,9 @@ def _elementwise_in(
     for eqn in body.eqns:
         if not any(not isinstance(o, Scalar) and o in dependent for o in eqn.inputs):
             continue
-        if not isinstance(eqn.op, ELEMENTWISE) or body.type(eqn.out).shape != shape:
+        if not isinstance(eqn.op, ELEMENTWISE):
             return False
-        dependent.add(eqn.out)
+        if any(body.type(out).shape != shape for out in eqn.outs):
+            return False
+        dependent.update(eqn.outs)
     return True
