@@ -9,6 +9,7 @@ from poot.core.op import PrimitiveKey
 from tests import (
     op_rows_cumulative,
     op_rows_elementwise,
+    op_rows_gather,
     op_rows_random,
     op_rows_sort,
     op_rows_tensor,
@@ -18,6 +19,7 @@ from tests.op_row import Case, OpRow
 ROWS: tuple[OpRow, ...] = (
     *op_rows_elementwise.ROWS,
     *op_rows_tensor.ROWS,
+    *op_rows_gather.ROWS,
     *op_rows_cumulative.ROWS,
     *op_rows_sort.ROWS,
     *op_rows_random.ROWS,

@@ -26,6 +26,12 @@ class PrimitiveKey:
         return self.op.__name__ + (f"[{self.member.name}]" if self.member else "")
 
 
+class Parameters:
+    """Parameters of an op that belong together; subclasses are frozen dataclasses."""
+
+    __slots__ = ()
+
+
 class _OpClass(type):
     """The type of op classes, which lets a family be indexed by member."""
 
@@ -115,7 +121,7 @@ def primitive_keys() -> Iterator[PrimitiveKey]:
                 yield PrimitiveKey(cls, member)
 
 
-def parameters(op: Op) -> dict[str, Any]:
+def parameters(op: Op | Parameters) -> dict[str, Any]:
     """The parameters of an op by name, in the order of declaration."""
     return {f.name: getattr(op, f.name) for f in fields(op)}  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ from poot.core.equation import (
     Witness,
 )
 from poot.core.errors import DTypeError, ParseError, ShapeError
-from poot.core.op import OPS, Op
+from poot.core.op import OPS, Op, Parameters
 from poot.core.source import Source
 from poot.core.types import (
     ANONYMOUS,
@@ -270,8 +270,16 @@ class _GraphParser:
         if reader.token == "graph":
             return _GraphParser(reader, self.make, ()).graph()
         if reader.accept("("):
-            return tuple(reader.separated(")", self._parameter_value))
+            items = reader.separated(")", self._item)
+            is_named = items and all(isinstance(item, _Named) for item in items)
+            return dict(items) if is_named else tuple(items)
         return _Word(reader.expect("word"))
+
+    def _item(self) -> Any:
+        value = self._parameter_value()
+        if isinstance(value, _Word) and self.reader.accept("="):
+            return _Named(value, self._parameter_value())
+        return value
 
     def _output(self) -> None:
         reader = self.reader
@@ -292,6 +300,13 @@ class _GraphParser:
 
 class _Word(str):
     """A bare word, whose meaning hangs on the parameter it is given for."""
+
+
+class _Named(typing.NamedTuple):
+    """One of several parameters that belong together."""
+
+    name: str
+    value: Any
 
 
 def _scalar(token: str) -> Scalar:
@@ -315,14 +330,18 @@ def _scalar(token: str) -> Scalar:
 
 
 def _make_op(cls: type[Op], given: dict[str, Any]) -> Op:
+    return typing.cast(Op, _made(cls, given, cls.name))
+
+
+def _made(cls: type[Op | Parameters], given: dict[str, Any], where: str) -> Any:
+    """An op or parameters that belong together, of what is given by name."""
     wanted = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     if sorted(given) != sorted(wanted):
         raise ParseError(
-            f"{cls.name} has parameters ({', '.join(given)}), "
-            f"takes ({', '.join(wanted)})"
+            f"{where} has parameters ({', '.join(given)}), takes ({', '.join(wanted)})"
         )
     hints = typing.get_type_hints(cls)
-    return cls(**{n: _typed(v, hints[n], f"{cls.name}.{n}") for n, v in given.items()})
+    return cls(**{n: _typed(v, hints[n], f"{where}.{n}") for n, v in given.items()})
 
 
 def _typed(value: Any, hint: Any, where: str) -> Any:
@@ -330,6 +349,10 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if isinstance(value, _Word):
         return _meaning(value, options, where)
+    if isinstance(value, dict):
+        for option in options:
+            if isinstance(option, type) and issubclass(option, Parameters):
+                return _made(option, value, where)
     for option in options:
         if _is_of(value, option):
             return value

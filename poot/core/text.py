@@ -19,7 +19,7 @@ from poot.core.equation import (
     ValueId,
     Witness,
 )
-from poot.core.op import parameters
+from poot.core.op import Op, Parameters, parameters
 from poot.core.types import Named, SlotKey, Storage, ValueMeta, Weight
 
 if TYPE_CHECKING:
@@ -79,13 +79,16 @@ def _eqn(graph: Graph, eqn: Eqn, indent: str) -> str:
         meta = graph.values[out]
         storage = " computed" if meta.storage is Storage.COMPUTED else ""
         outs.append(f"%{out}: {meta.type}{storage}{_identity(meta)}")
-    params = ", ".join(
-        f"{name}={_parameter(value, indent)}"
-        for name, value in parameters(eqn.op).items()
-    )
+    params = _named(eqn.op, indent)
     operands = ", ".join(_operand(operand) for operand in eqn.inputs)
     head = f"{', '.join(outs)} = {eqn.op.name}"
     return f"{head}{f'[{params}]' if params else ''}({operands})"
+
+
+def _named(op: Op | Parameters, indent: str) -> str:
+    return ", ".join(
+        f"{name}={_parameter(value, indent)}" for name, value in parameters(op).items()
+    )
 
 
 def _parameter(value: Any, indent: str) -> str:
@@ -104,6 +107,8 @@ def _parameter(value: Any, indent: str) -> str:
             return value.name
         case tuple():
             return "(" + ", ".join(_parameter(v, indent) for v in value) + ")"
+        case Parameters():
+            return f"({_named(value, indent)})"
     return print_graph(value, indent)
 
 

@@ -6,8 +6,10 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar
 
+from poot.core.dtypes import Scalar
 from poot.core.errors import DTypeError, ShapeError
 from poot.core.op import Op, register
+from poot.core.ops.index_dims import GatherDims
 from poot.core.ops.shape import require_axis
 from poot.core.types import TensorType
 
@@ -70,3 +72,63 @@ class DynamicSlice(Op):
             if not 0 <= size <= limit:
                 raise ShapeError(f"dynamic_slice: size {size} is not in 0..{limit}")
         return TensorType(self.sizes, x.dtype)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class GeneralGather(Op):
+    """Windows of `slice_sizes` out of an operand, one at each index vector.
+
+    Operands: the operand and the indices; `dims` says what their axes are. Negative
+    indices do not wrap. CLIP moves a window inside; FILL gives `fill`, or what `Gather`
+    does, for all of a window that does not lie wholly inside.
+    """
+
+    dims: GatherDims
+    slice_sizes: tuple[int, ...]
+    mode: GatherMode = GatherMode.CLIP
+    fill: Scalar | None = None
+    name: ClassVar[str] = "general_gather"
+
+    def infer(self, operand: TensorType, indices: TensorType) -> TensorType:
+        dims, where = self.dims, self.name
+        dims.check(where, operand, indices)
+        self._check_slice(operand)
+        if self.fill is not None and self.fill.dtype is not operand.dtype:
+            raise DTypeError(
+                f"{where}: the fill value {self.fill} is not {operand.dtype}"
+            )
+        batch = list(indices.shape[:-1])
+        window = [self.slice_sizes[axis] for axis in dims.window_dims(operand.ndim)]
+        rank = len(batch) + len(window)
+        shape = tuple(
+            window.pop(0) if axis in dims.offset_dims else batch.pop(0)
+            for axis in range(rank)
+        )
+        result = TensorType(shape, operand.dtype)
+        if self.mode is not GatherMode.FILL and result.size and not operand.size:
+            raise ShapeError(
+                f"{where}: {operand} has no element to take; use mode fill"
+            )
+        return result
+
+    def _check_slice(self, operand: TensorType) -> None:
+        sizes = self.slice_sizes
+        if len(sizes) != operand.ndim:
+            raise ShapeError(
+                f"{self.name}: {len(sizes)} sizes of a window for {operand.ndim} axes; "
+                "takes one an axis"
+            )
+        dims = self.dims
+        gone = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+        for axis, (size, whole) in enumerate(zip(sizes, operand.shape, strict=True)):
+            if axis in gone and size != 1:
+                raise ShapeError(
+                    f"{self.name}: a window has size {size} along axis {axis}, which "
+                    "is dropped; takes 1"
+                )
+            if axis not in gone and not 0 <= size <= whole:
+                raise ShapeError(
+                    f"{self.name}: a window has size {size} along axis {axis} of "
+                    f"{operand}; takes 0..{whole}"
+                )

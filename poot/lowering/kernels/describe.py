@@ -11,6 +11,7 @@ from poot.core.dtypes import DType, Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.errors import CapabilityError
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -19,7 +20,7 @@ from poot.core.ops.elementwise import (
     Compare,
     Unary,
 )
-from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
+from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode, GeneralGather
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
@@ -55,6 +56,7 @@ from poot.lowering.kernels.region import (
     Stretch,
     Take,
     TakeApart,
+    TakeWindow,
     Target,
     Window,
     Word,
@@ -88,7 +90,7 @@ def _operands_read(body: Graph, eqn: Eqn) -> Sequence[Operand]:
             return eqn.inputs[1:]
         case Concat():
             return [o for o in eqn.inputs if body.type(o).size]
-        case Gather() if body.type(eqn.inputs[0]).size == 0:
+        case Gather() | GeneralGather() if body.type(eqn.inputs[0]).size == 0:
             return ()
         case DynamicSlice(sizes):
             moving = _moving_axes(sizes, body.type(eqn.inputs[0]).shape)
@@ -382,7 +384,7 @@ class _Describer:
         if action is None:
             return refs[0]
         if isinstance(action, Repeat) and not refs:
-            refs = [self._literal(fill_value(type.dtype))]
+            refs = [self._literal(_fill_of(eqn.op, type.dtype))]
         if isinstance(action, Stretch):
             refs = refs[:1]
         return self._add(action, refs, type.dtype, shape)
@@ -430,6 +432,8 @@ class _Describer:
                 rank = self.body.type(eqn.inputs[1]).ndim
                 fill = self._literal(fill_value(given.dtype))
                 return Take(axis, rank, fill if mode is GatherMode.FILL else None)
+            case GeneralGather() as op if given:
+                return self._take_window(op, given)
             case DynamicSlice(sizes) if given:
                 return self._window(eqn, sizes, given.shape)
         raise CapabilityError(f"{eqn.op} is no step of a pointwise region")
@@ -452,6 +456,23 @@ class _Describer:
             start += type.shape[axis]
         return Join(axis, tuple(starts))
 
+    def _take_window(self, op: GeneralGather, given: TensorType) -> Action:
+        if given.size == 0:
+            return Repeat()
+        fill = None
+        if op.mode is GatherMode.FILL:
+            fill = self._literal(_fill_of(op, given.dtype))
+        dims, moving = op.dims, _moving_axes(op.slice_sizes, given.shape)
+        components = tuple(
+            number
+            for number, axis in enumerate(dims.start_index_map)
+            if fill is not None or axis in moving
+        )
+        led = {*dims.start_index_map, *dims.operand_batching_dims}
+        fixed = tuple(axis for axis in moving if axis not in led)
+        sizes = self.dims.of(op.slice_sizes)
+        return TakeWindow(dims, sizes, components, fixed, fill)
+
     def _window(
         self, eqn: Eqn, sizes: Sequence[int], shape: Sequence[int]
     ) -> Action | None:
@@ -464,6 +485,12 @@ class _Describer:
             start = min(max(int(starts[0].value), 0), shape[axis] - sizes[axis])
             return Stretch(axis, self.dims(start), 1)
         return Window(tuple(moving))
+
+
+def _fill_of(op: Op, dtype: DType) -> Scalar:
+    """What an op gives where there is no element."""
+    given = op.fill if isinstance(op, GeneralGather) else None
+    return given or fill_value(dtype)
 
 
 def fill_value(dtype: DType) -> Scalar:

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from poot.core.dtypes import DType, Scalar
+from poot.core.ops.index_dims import GatherDims
 from poot.lowering.kernels.constants import literal
 from poot.lowering.kernels.coordinates import (
+    ZERO,
     Coordinate,
     Coordinates,
     Lanes,
@@ -50,6 +52,7 @@ from poot.lowering.kernels.region import (
     Stretch,
     Take,
     TakeApart,
+    TakeWindow,
     Window,
 )
 from poot.lowering.spirv.builder import Pointer, Size, Value
@@ -96,6 +99,7 @@ class Evaluator:
             Join: self._join,
             Count: self._count,
             Take: self._take,
+            TakeWindow: self._take_window,
             Window: self._window,
             TakeApart: self._take_apart,
             PutTogether: self._put_together,
@@ -348,6 +352,45 @@ class Evaluator:
             return value
         inside = tuple(self._is_below(each, size) for each in wanted)
         return self._choose([inside], value, (literal(self.k, action.fill),))
+
+    def _take_window(self, action: TakeWindow, step: Step, index: Index) -> Steps:
+        source, at = step.inputs
+        dims, maps = action.dims, self.maps
+        whole, window = self.shape(source), self.sizes(action.sizes)
+        batch = maps.some(index, dims.batch_dims(len(index.sizes)))
+        there = self._in_window(dims, index, len(window))
+        for axis in action.fixed:
+            there = maps.moved(there, axis, whole[axis], ZERO)
+        inside: list[Pack] = []
+        for component in action.components:
+            axis = dims.start_index_map[component]
+            place = self.coordinates.uniform(component)
+            vector = Block((len(dims.start_index_map),), place)
+            wanted = yield at, Index((*batch, vector))
+            room = self.k.add(self.k.sub(whole[axis], window[axis]), 1)
+            start = self._clamped(wanted, self.dtype(at), room)
+            there = maps.moved(there, axis, whole[axis], start)
+            inside.append(tuple(self._is_below(each, room) for each in wanted))
+        value = yield source, there
+        if action.fill is None:
+            return value
+        return self._choose(inside, value, (literal(self.k, action.fill),))
+
+    def _in_window(self, dims: GatherDims, index: Index, ndim: int) -> Index:
+        """The place in the window, whose sizes are not those of the operand yet."""
+        vectors, kept = dims.batch_dims(len(index.sizes)), iter(dims.offset_dims)
+        blocks: list[Block] = []
+        run: list[int] = []
+        for axis in range(ndim):
+            if axis in dims.collapsed_slice_dims:
+                blocks += [*self.maps.some(index, run), Block((1,), ZERO)]
+                run = []
+            elif axis in dims.operand_batching_dims:
+                other = dims.operand_batching_dims.index(axis)
+                run.append(vectors[dims.start_indices_batching_dims[other]])
+            else:
+                run.append(next(kept))
+        return Index((*blocks, *self.maps.some(index, run)))
 
     def _window(self, action: Window, step: Step, index: Index) -> Steps:
         source, *starts = step.inputs

@@ -72,6 +72,16 @@ class IndexMaps:
             first = last
         return tuple(found)
 
+    def some(self, index: Index, axes: Sequence[int]) -> tuple[Block, ...]:
+        """The blocks of some axes, in this order; runs of axes stay together."""
+        blocks: list[Block] = []
+        start = 0
+        for stop in range(1, len(axes) + 1):
+            if stop == len(axes) or axes[stop] != axes[stop - 1] + 1:
+                blocks += self.take(index, axes[start], axes[stop - 1] + 1)
+                start = stop
+        return tuple(blocks)
+
     def _part(self, block: Block, start: int, stop: int) -> Block:
         sizes = block.sizes[start:stop]
         if len(sizes) == len(block.sizes):

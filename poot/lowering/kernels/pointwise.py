@@ -19,7 +19,7 @@ from poot.core.ops.elementwise import (
     Select,
     Unary,
 )
-from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
@@ -64,7 +64,7 @@ def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
 @lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
-@lower.define(Gather, DynamicSlice, Threefry2x32)
+@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32)
 def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan one primitive as a region of its own."""
     builder = Builder()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from poot.core.dtypes import DType, Scalar
 from poot.core.op import Op
+from poot.core.ops.index_dims import GatherDims
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,23 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeWindow:
+    """A window out of operand 0, which operand 1, index vectors, says the start of.
+
+    Windows that do not lie wholly inside give `fill`, or are moved there.
+    """
+
+    dims: GatherDims
+    # Of the window along each axis of operand 0.
+    sizes: tuple[Dim, ...]
+    # The components of the index vectors that are read.
+    components: tuple[int, ...]
+    # The axes along which all windows stand at the start of a longer axis.
+    fixed: tuple[int, ...]
+    fill: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A block of operand 0; the scalars behind it say where it starts along `axes`."""
 
@@ -171,6 +189,7 @@ Action = (
     | Join
     | Count
     | Take
+    | TakeWindow
     | Window
     | TakeApart
     | PutTogether

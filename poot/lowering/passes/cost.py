@@ -15,7 +15,7 @@ from poot.core.ops.elementwise import (
     Unary,
     UnaryOp,
 )
-from poot.core.ops.indexing import DynamicSlice, Gather
+from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import (
     Broadcast,
@@ -38,6 +38,7 @@ MOVEMENT: tuple[type[Op], ...] = (
     Concat,
     Iota,
     Gather,
+    GeneralGather,
     DynamicSlice,
     BitcastConvert,
 )
@@ -160,7 +161,7 @@ def reads(
 def _step(op: Op, number: int, shape: tuple[int, ...], index: int) -> object:
     """What of an equation decides which element of an operand an index means."""
     match op:
-        case Gather() | DynamicSlice():
+        case Gather() | GeneralGather() | DynamicSlice():
             return index, number
         case Concat() | Pad():
             return op, number
