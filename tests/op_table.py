@@ -7,22 +7,26 @@ from poot.core.dtypes import DType
 from poot.core.graph import Graph
 from poot.core.op import PrimitiveKey
 from tests import (
+    op_rows_contraction,
     op_rows_cumulative,
     op_rows_elementwise,
     op_rows_gather,
     op_rows_random,
     op_rows_sort,
     op_rows_tensor,
+    op_rows_window,
 )
 from tests.op_row import Case, OpRow
 
 ROWS: tuple[OpRow, ...] = (
     *op_rows_elementwise.ROWS,
     *op_rows_tensor.ROWS,
+    *op_rows_contraction.ROWS,
     *op_rows_gather.ROWS,
     *op_rows_cumulative.ROWS,
     *op_rows_sort.ROWS,
     *op_rows_random.ROWS,
+    *op_rows_window.ROWS,
 )
 TABLE: dict[PrimitiveKey, OpRow] = {row.key: row for row in ROWS}
 

@@ -110,6 +110,11 @@ from poot.lax._slicing import (
     slice_in_dim,
     split,
 )
+from poot.lax._window import (
+    padtype_to_pads,
+    reduce_window,
+    reduce_window_shape_tuple,
+)
 
 __all__ = [
     "RoundingMethod",
@@ -181,6 +186,7 @@ __all__ = [
     "neg",
     "nextafter",
     "pad",
+    "padtype_to_pads",
     "population_count",
     "pow",
     "reciprocal",
@@ -191,6 +197,8 @@ __all__ = [
     "reduce_or",
     "reduce_prod",
     "reduce_sum",
+    "reduce_window",
+    "reduce_window_shape_tuple",
     "rem",
     "reshape",
     "rev",

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from poot.core.graph import Graph
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels import cumulative, matmul, pointwise, reduce, row, sort
+from poot.lowering.kernels import (
+    cumulative,
+    matmul,
+    pointwise,
+    reduce,
+    row,
+    sort,
+    window,
+)
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, run_passes
@@ -20,7 +28,7 @@ from poot.lowering.program import Program
 PASSES: tuple[Pass, ...] = (cse, dce, fuse_rows, fuse_pointwise, dce)
 
 # Importing these has filled the table of lower rules.
-RULE_MODULES = (cumulative, matmul, pointwise, reduce, row, sort)
+RULE_MODULES = (cumulative, matmul, pointwise, reduce, row, sort, window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from poot.core.oracle import (  # noqa: F401 (they fill the table)
     reduce,
     shape,
     sort,
+    window,
 )
 from poot.core.oracle.evaluate import Evaluation, evaluate, evaluate_all
 from poot.core.oracle.table import impl
