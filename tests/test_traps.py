@@ -81,7 +81,7 @@ ELSEWHERE = {
         "test_vulkan_recorder.py::test_cuts_by_estimated_work_and_by_number",
     ],
     "shared-memory and workgroup limits": [
-        "test_planner.py::test_made_up_devices_get_valid_kernels_within_their_limits",
+        "test_profiles.py::test_made_up_devices_get_valid_kernels_within_their_limits",
     ],
 }
 

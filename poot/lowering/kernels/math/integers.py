@@ -33,11 +33,12 @@ def absolute(k: KernelBuilder, x: Value) -> Value:
 
 
 def sign(k: KernelBuilder, x: Value) -> Value:
-    one, zero = k.const(x.ty, 1), k.const(x.ty, 0)
-    positive = k.select(k.eq(x, 0), zero, one)
     if not _scalar(x).is_signed:
-        return positive
-    return k.select(x < 0, k.neg(one), positive)
+        return k.select(k.eq(x, 0), k.const(x.ty, 0), k.const(x.ty, 1))
+    # From the sign bits of x and -x: NVIDIA's compiler gives up on comparisons of 64-bit
+    # integers with zero that choose between these results.
+    last = _scalar(x).bits - 1
+    return k.sar(x, last) | k.bitcast(_word(k, k.neg(x)) >> last, x.ty)
 
 
 def _own_bits(k: KernelBuilder, x: Value, bits: int) -> Value:
