@@ -1,6 +1,6 @@
 """poot: JAX's programming model on any GPU with a Vulkan driver."""
 
-from poot import lax, numpy, tree
+from poot import lax, numpy, testing, tree
 from poot.core import errors
 from poot.core.graph import Graph
 from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
@@ -17,6 +17,7 @@ from poot.interpreters.array import Array
 from poot.interpreters.config import config
 from poot.interpreters.jit import jit, make_graph
 from poot.interpreters.signature import ShapeDtypeStruct
+from poot.testing import crosscheck
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "block_until_ready",
     "clear_caches",
     "config",
+    "crosscheck",
     "device_get",
     "device_put",
     "devices",
@@ -37,5 +39,6 @@ __all__ = [
     "lax",
     "make_graph",
     "numpy",
+    "testing",
     "tree",
 ]

@@ -12,11 +12,14 @@ import pytest
 from poot.core import dtypes
 from poot.core.dtypes import as_dtype
 from poot.core.oracle import evaluate
+from poot.testing import _jax_run  # noqa: F401 (fills the table)
+from poot.testing._jax_table import jax as jax_rules
 from tests.numerics import SMALLEST_NORMAL_F32, Array, assert_close
 from tests.op_row import Case, OpRow
 from tests.op_table import ROWS, graph_of
 
 jax = pytest.importorskip("jax")
+pytest.importorskip("jax.extend.random")
 
 # Enough to see each kind once, and for arithmetic each width of integers. XLA takes
 # functions of bf16 in bf16 itself, so those are compared with NumPy only.
@@ -30,6 +33,7 @@ DTYPES = (
 )
 # Of a primitive that works element by element the first case is one of many elements.
 ELEMENTWISE = ("Unary", "Binary", "Compare")
+ROWS_IN_JAX = [row for row in ROWS if row.key in jax_rules or row.jax is not None]
 # XLA's compile time grows faster than the number of results of a function.
 BATCH = 24
 Applied = tuple[Case, list[Array]]
@@ -66,6 +70,8 @@ def in_jax(row: OpRow, applied: list[Applied]) -> list[list[Array]]:
 
 
 def jax_function(row: OpRow) -> Callable[..., Any]:
+    if row.key in jax_rules:
+        return lambda op, *operands: jax_rules[row.key](op, jax, *operands)
     if callable(row.jax):
         return partial(row.jax, jax)
     found: Any = jax
@@ -86,7 +92,7 @@ def left_out(row: OpRow, case: Case, operands: list[Array]) -> Any:
     return out
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.jax is not None], ids=str)
+@pytest.mark.parametrize("row", ROWS_IN_JAX, ids=str)
 def test_oracle_agrees_with_jax(row: OpRow):
     applied = applications(row)
     for (case, operands), expected in zip(applied, in_jax(row, applied), strict=True):

@@ -58,6 +58,10 @@ class CheckError(PootError, RuntimeError):
 # --- graphs -----------------------------------------------------------------
 
 
+class CrossCheckError(PootError, AssertionError):
+    """Two executors of one graph gave results that are further apart than allowed."""
+
+
 class GraphError(PootError, ValueError):
     """A graph breaks a rule of the specification."""
 

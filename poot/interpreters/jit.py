@@ -119,6 +119,10 @@ class JitFunction:
         """Trace and lower for these arguments."""
         return self.trace(*args, **kwargs).lower()
 
+    def leaves(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """What a call gives for each of the arguments of its graph, in their order."""
+        return tuple(take_apart(self._parameters, self._name, args, kwargs).leaves)
+
     def clear_cache(self) -> None:
         """Forget what was traced and compiled."""
         with self._lock:

@@ -1,16 +1,18 @@
-"""How the backend is found: a Vulkan device, else the oracle with a warning.
+"""How the backend is found: a Vulkan device, else the oracle with a warning; and JAX.
 
 What lowers graphs and runs them, `poot.lowering` and `poot.vulkan`, stands behind the
 backend and is more than half of poot. Nothing needs it before the first array, so
 `import poot` leaves it out: here, and nowhere else, modules are imported by name, when
-the backend is opened, which one thread does while others wait.
+the backend is opened, which one thread does while others wait. So is JAX, an extra that
+`poot.crosscheck` runs graphs in.
 """
 
 from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from poot.core.errors import NoDeviceError
 from poot.core.source import user_source
@@ -49,6 +51,14 @@ def _oracle_backend() -> type[OracleBackend]:
         "poot.interpreters.backend_oracle"
     ).OracleBackend
     return found
+
+
+def optional_jax() -> Any | None:
+    """The module `jax` with what rules need of it; None if it is not installed."""
+    if find_spec("jax") is None:
+        return None
+    import_module("jax.extend.random")
+    return import_module("jax")
 
 
 set_opener(open_backend)

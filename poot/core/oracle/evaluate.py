@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from poot.core.errors import CheckError, ConstPayloadError, ShapeError
 from poot.core.graph import Graph
 from poot.core.oracle.table import Arithmetic, Array, impl
 from poot.core.types import Storage, TensorType
+
+# Sees each equation with its number, its operands and its results.
+Observer = Callable[[int, Eqn, Sequence[Array], Sequence[Array]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,14 @@ def evaluate(graph: Graph, *args: Any, flush: bool = False) -> tuple[Array, ...]
     return evaluate_all(graph, *args, flush=flush).results
 
 
-def evaluate_all(graph: Graph, *args: Any, flush: bool = False) -> Evaluation:
+def evaluate_all(
+    graph: Graph, *args: Any, flush: bool = False, observe: Observer | None = None
+) -> Evaluation:
     """The results, exports and next states of `graph`; CheckError if a check fails."""
-    inputs = _inputs(graph, args)
+    inputs = input_arrays(graph, args)
     kept = [output.value for output in graph.outputs]
     with np.errstate(all="ignore"):
-        values = run(graph, inputs, kept, Arithmetic(flush))
+        values = run(graph, inputs, kept, Arithmetic(flush), observe)
     for witness in graph.witnesses:
         if values[witness.value]:
             raise CheckError(f"{witness.message} ({witness.source})")
@@ -57,6 +62,7 @@ def run(
     inputs: Sequence[Array],
     kept: Sequence[ValueId],
     arithmetic: Arithmetic,
+    observe: Observer | None = None,
 ) -> dict[ValueId, Array]:
     """The values `kept`, given all inputs; the others are dropped after their use."""
     values = dict(zip(graph.inputs, inputs, strict=True))
@@ -69,9 +75,10 @@ def run(
 
     for index, eqn in enumerate(graph.eqns):
         operands = [read(operand) for operand in eqn.inputs]
-        for out, result in zip(
-            eqn.outs, _apply(eqn, operands, arithmetic), strict=True
-        ):
+        results = _apply(eqn, operands, arithmetic)
+        if observe is not None:
+            observe(index, eqn, operands, results)
+        for out, result in zip(eqn.outs, results, strict=True):
             _require_type(graph, eqn, out, result)
             values[out] = result
         for operand in (*eqn.inputs, *eqn.outs):
@@ -100,7 +107,8 @@ def _require_type(graph: Graph, eqn: Eqn, out: ValueId, result: Array) -> None:
         )
 
 
-def _inputs(graph: Graph, args: tuple[Any, ...]) -> list[Array]:
+def input_arrays(graph: Graph, args: Sequence[Any]) -> list[Array]:
+    """All inputs of `graph`, its constants among them, as arrays of their types."""
     if len(args) != len(graph.arguments):
         raise ShapeError(
             f"evaluate: {len(args)} arguments given, the graph takes "
