@@ -16,11 +16,19 @@ from poot.core.ops.cumulative import Cumulative
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Unary
 from poot.core.ops.matmul import MatMul
 from poot.core.ops.reduce import Reduce
-from poot.testing import _jax_elementwise, _jax_tensor  # noqa: F401 (fill the table)
+from poot.core.ops.window import ReduceWindow
+from poot.testing import (  # noqa: F401 (they fill the table)
+    _jax_elementwise,
+    _jax_indexing,
+    _jax_tensor,
+)
 from poot.testing._jax_table import Array, deviates, jax
 
 # JAX on the CPU takes subnormals of f32 for zeros in what calculates.
-_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Reduce, Cumulative, MatMul)
+_CALCULATES = (
+    *(Unary, Binary, Compare, Cast, Clamp),
+    *(Reduce, Cumulative, ReduceWindow, MatMul),
+)
 _SHARES_F32_EXPONENT = (dtypes.float32.numpy, dtypes.bfloat16.numpy)
 _SMALLEST_NORMAL_F32 = 2.0**-126
 FLUSHES = "meets subnormal numbers, which JAX on the CPU takes for zeros"

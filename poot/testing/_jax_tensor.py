@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from poot.core.dtypes import as_dtype
 from poot.core.ops.cumulative import Cumulative
-from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
 from poot.core.ops.matmul import MatMul
 from poot.core.ops.reduce import ArgReduce, Reduce, ReduceOp
 from poot.core.ops.shape import (
@@ -21,6 +21,7 @@ from poot.core.ops.shape import (
     Transpose,
 )
 from poot.core.ops.sort import ArgTopK, Sort, TopK
+from poot.core.ops.window import ReduceWindow, WindowOp, window_identity
 from poot.testing._jax_table import found, jax
 
 # --- shape ------------------------------------------------------------------
@@ -66,27 +67,6 @@ def _iota(op: Iota, j: Any) -> Any:
     return j.lax.broadcasted_iota(op.dtype.numpy, op.shape, op.axis)
 
 
-# --- indexing ---------------------------------------------------------------
-
-
-@jax.define(Gather)
-def _gather(op: Gather, j: Any, src: Any, idx: Any) -> Any:
-    """A negative index of JAX's `take` counts from the end: here it lies outside."""
-    size = src.shape[op.axis]
-    if op.mode is not GatherMode.FILL:
-        return j.numpy.take(src, idx, op.axis, mode="clip")
-    wide = idx.astype(np.int64)
-    outside = j.numpy.where(wide < 0, size, wide)
-    return j.numpy.take(src, outside, op.axis, mode="fill")
-
-
-@jax.define(DynamicSlice)
-def _dynamic_slice(op: DynamicSlice, j: Any, x: Any, *starts: Any) -> Any:
-    """A negative start of JAX's counts from the end: here it is clamped to 0."""
-    clamped = [j.numpy.maximum(start, 0) for start in starts]
-    return j.lax.dynamic_slice(x, clamped, op.sizes)
-
-
 # --- reductions and scans ---------------------------------------------------
 
 
@@ -110,6 +90,21 @@ def _cumulative(op: Cumulative, j: Any, x: Any) -> Any:
     numbers = x.astype(np.int8) if x.dtype == np.bool_ else x
     function = found(j, f"lax.cum{op.op.value}")
     return function(numbers, op.axis, op.reverse).astype(x.dtype)
+
+
+_WINDOW = {
+    WindowOp.SUM: "lax.add",
+    WindowOp.PROD: "lax.mul",
+    WindowOp.MAX: "lax.max",
+    WindowOp.MIN: "lax.min",
+}
+
+
+@jax.define(ReduceWindow)
+def _reduce_window(op: ReduceWindow, j: Any, x: Any) -> Any:
+    start = window_identity(op.op, as_dtype(x.dtype)).array[()]
+    shape = (op.window, op.strides, op.padding, op.base_dilation, op.window_dilation)
+    return j.lax.reduce_window(x, start, found(j, _WINDOW[op.op]), *shape)
 
 
 # --- order ------------------------------------------------------------------

@@ -21,7 +21,8 @@ def as_int64(index: Array) -> Array:
     return index.astype(np.int64)
 
 
-def _fill_value(numpy_dtype: np.dtype[Any]) -> Any:
+def fill_value(numpy_dtype: np.dtype[Any]) -> Any:
+    """What stands for elements outside in mode FILL, if nothing else is given."""
     dtype = dtypes.as_dtype(numpy_dtype)
     if dtype.is_bool:
         return True
@@ -36,7 +37,7 @@ def _fill_value(numpy_dtype: np.dtype[Any]) -> Any:
 def _gather(op: Gather, _: Arithmetic, src: Array, idx: Array) -> Array:
     index, size = as_int64(idx), src.shape[op.axis]
     shape = src.shape[: op.axis] + idx.shape + src.shape[op.axis + 1 :]
-    fill = np.full(shape, _fill_value(src.dtype), src.dtype)
+    fill = np.full(shape, fill_value(src.dtype), src.dtype)
     if size == 0 or not fill.size:
         return fill
     taken = np.asarray(np.take(src, np.clip(index, 0, size - 1), axis=op.axis))
@@ -51,7 +52,7 @@ def _gather(op: Gather, _: Arithmetic, src: Array, idx: Array) -> Array:
 def _general_gather(
     op: GeneralGather, _: Arithmetic, operand: Array, indices: Array
 ) -> Array:
-    fill = _fill_value(operand.dtype) if op.fill is None else op.fill.array
+    fill = fill_value(operand.dtype) if op.fill is None else op.fill.array
     places, inside = window_places(op.dims, op.slice_sizes, operand.shape, indices)
     shape = np.broadcast_shapes(inside.shape, *(place.shape for place in places))
     if not operand.size:
