@@ -19,7 +19,7 @@ import numpy as np
 
 import poot
 from call_overhead import overhead_microseconds
-from copy_kernels import LANE_BYTES, WORKGROUPS, copy_program
+from copy_kernels import SHAPES, copy_program
 from poot import lax
 from poot.interpreters.backend import backend
 from poot.vulkan.device import Device
@@ -67,17 +67,15 @@ def copy_ceiling(device: Device) -> tuple[float, str]:
     """The best copy bandwidth in TB/s over all copy kernels, and which one it was."""
     source = device.upload(np.zeros(ELEMENTS, np.float32))
     best = (0.0, "")
-    for lane_bytes in LANE_BYTES:
-        for workgroup in WORKGROUPS:
-            program = copy_program(device.info, ELEMENTS, lane_bytes, workgroup)
-            executable = Executable(device, program)
+    for shape in SHAPES:
+        executable = Executable(device, copy_program(device.info, ELEMENTS, shape))
 
-            def run(executable: Executable = executable) -> Callable[[], object]:
-                return executable.call([source])[1].wait
+        def run(executable: Executable = executable) -> Callable[[], object]:
+            return executable.call([source])[1].wait
 
-            rate = 8 * ELEMENTS / seconds(run) / 1e12
-            best = max(best, (rate, f"{lane_bytes} B lanes, workgroup {workgroup}"))
-            executable.close()
+        rate = 8 * ELEMENTS / seconds(run) / 1e12
+        best = max(best, (rate, str(shape)))
+        executable.close()
     return best
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import poot
 import poot.numpy as jnp
 from call_overhead import overhead_microseconds
-from copy_kernels import LANE_BYTES, WORKGROUPS, copy_program
+from copy_kernels import SHAPES, copy_program
 from iree_matmul import matmul_milliseconds_alone
 from poot.interpreters.backend import backend
 from poot.vulkan.device import Device
@@ -97,13 +97,10 @@ def copies(device: Device, elements: int) -> dict[str, Callable[[], object]]:
         return lambda: executable.call([source])[1].wait()
 
     return {
-        f"copy {lane_bytes} B x {workgroup}": copy(
-            Executable(
-                device, copy_program(device.info, elements, lane_bytes, workgroup)
-            )
+        f"copy {shape}": copy(
+            Executable(device, copy_program(device.info, elements, shape))
         )
-        for lane_bytes in LANE_BYTES
-        for workgroup in WORKGROUPS
+        for shape in SHAPES
     }
 
 
