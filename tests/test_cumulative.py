@@ -12,9 +12,16 @@ import poot
 import poot.numpy as jnp
 from poot import lax
 from poot.core.errors import ArgumentError, DTypeError, ShapeError
+from poot.core.graph import Graph
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.scan_program import choose_scan_schedule, part_tiles
+from poot.lowering.kernels import scan_program
+from poot.lowering.kernels.scan_program import (
+    choose_look_back,
+    choose_scan_schedule,
+    part_tiles,
+)
+from poot.vulkan.executable import Executable
 from tests.backends import device_backend
 from tests.kernel_harness import (
     assert_exact,
@@ -180,6 +187,89 @@ def test_what_is_combined_with_what_hangs_on_the_shape_only() -> None:
     tiles = part_tiles(info, schedule, 5, 1 << 26)
     assert 0 < tiles <= 500
     assert part_tiles(info, schedule, 1 << 10, 1 << 10) == 0
+
+
+# --- one pass ---------------------------------------------------------------
+
+LOOKS = {"waits": None, "never waits": 0}
+
+
+@pytest.fixture(params=LOOKS, ids=str)
+def progress(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device as one with forward progress; or one that is out of patience."""
+    looks = LOOKS[request.param]
+    if looks is not None:
+        monkeypatch.setattr(scan_program, "_LOOKS", looks)
+    return device().info.masked(forward_progress=True)
+
+
+@on_device
+@pytest.mark.parametrize("generic", [False, True], ids=["static", "generic"])
+@pytest.mark.parametrize(
+    ("op", "dtype", "reverse"),
+    [
+        (_C.SUM, F32, False),
+        (_C.SUM, np.int64, True),
+        (_C.MAX, np.float16, True),
+        (_C.MIN, np.int8, False),
+    ],
+    ids=str,
+)
+def test_one_pass(
+    progress: DeviceInfo, op: _C, dtype: Any, reverse: bool, generic: bool
+) -> None:
+    """Waiting or not, over blocks, groups and a tile that is not full."""
+    for shape in ((1, 300_001), (2, 40_000)):
+        x = whole(f"{shape}", shape, dtype)
+        graph = one_op(Cumulative(op, 1, reverse), x)
+        assert is_one_pass(graph, progress)
+        assert_exact(graph, [x], progress, generic)
+
+
+def is_one_pass(graph: Graph, info: DeviceInfo) -> bool:
+    names = [node.kernel.name for node in plan_graph(graph, info).dispatches]
+    return any(name.startswith("look_back") for name in names)
+
+
+@on_device
+def test_waiting_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that round are added in one order, whatever is there in time."""
+    x = rng_of("waiting").normal(size=100_000).astype(F32)
+    info = device().info.masked(forward_progress=True)
+    for op, limit in ((_C.SUM, np.inf), (_C.LOGSUMEXP, 64)):
+        graph = one_op(Cumulative(op, 0), x)
+        found = [run_graph(graph, [x], info, generic)[0] for generic in (False, True)]
+        for looks in (0, 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(scan_program, "_LOOKS", looks)
+                found.append(run_graph(graph, [x], info)[0])
+        assert all(same_bits(other, found[0]) for other in found[1:])
+        assert_close(found[0], oracle(graph, [x])[0], limit)
+
+
+@on_device
+def test_one_pass_can_be_run_again() -> None:
+    """Each replay starts from flags that are 0."""
+    x = np.arange(50_000, dtype=F32) % 7
+    info = device().info.masked(forward_progress=True)
+    graph = one_op(Cumulative(_C.SUM, 0), x)
+    executable = Executable(device(), plan_graph(graph, info))
+    given = device().upload(x.view(np.uint8))
+    for _ in range(3):
+        (result,), _ = executable.call([given])
+        found = np.empty(x.nbytes, np.uint8)
+        device().download(result, found)
+        np.testing.assert_array_equal(found.view(F32), np.cumsum(x, dtype=F32))
+    executable.close()
+
+
+def test_one_pass_needs_progress_and_long_rows() -> None:
+    info = DeviceInfo(forward_progress=True, subgroup_size=32)
+    assert choose_look_back(info, 4, 1, 1 << 20) is not None
+    assert choose_look_back(info, 4, 1, 1 << 10) is None
+    assert choose_look_back(info, 4, 1 << 10, 1 << 20) is None
+    for lacking in ("forward_progress", "subgroup_shuffle", "subgroup_ballot"):
+        assert choose_look_back(info.masked(**{lacking: False}), 4, 1, 1 << 20) is None
 
 
 # --- functions --------------------------------------------------------------

@@ -34,8 +34,8 @@ ULessThan SLessThan ULessThanEqual SLessThanEqual
 FOrdEqual FUnordNotEqual FOrdLessThan FOrdGreaterThan FOrdLessThanEqual
 FOrdGreaterThanEqual
 ShiftRightLogical ShiftRightArithmetic ShiftLeftLogical BitwiseOr BitwiseXor BitwiseAnd
-Not BitCount ControlBarrier AtomicIAdd Phi LoopMerge SelectionMerge Label Branch
-BranchConditional Return
+Not BitCount ControlBarrier AtomicLoad AtomicStore AtomicIAdd Phi LoopMerge
+SelectionMerge Label Branch BranchConditional Return
 GroupNonUniformBroadcast GroupNonUniformBallot GroupNonUniformShuffle
 GroupNonUniformShuffleXor GroupNonUniformIAdd GroupNonUniformFAdd GroupNonUniformIMul
 GroupNonUniformFMul GroupNonUniformSMin GroupNonUniformUMin GroupNonUniformSMax
@@ -67,7 +67,7 @@ ENUMS = {
     "MemoryModel": "GLSL450",
     "MemoryAccess": "Aligned",
     "LoopControl": "Unroll DontUnroll",
-    "Scope": "Workgroup Subgroup",
+    "Scope": "Device Workgroup Subgroup",
     "MemorySemantics": "AcquireRelease UniformMemory WorkgroupMemory",
     "GroupOperation": "Reduce",
 }

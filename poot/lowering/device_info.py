@@ -49,6 +49,10 @@ class DeviceInfo:
     # Compute units, to judge how much parallelism fills the device.
     compute_units: int = 2
 
+    # Whether a workgroup that has begun goes on whatever others do, so that later ones
+    # may wait for it. Vulkan promises nothing, and only the vendor's word makes it so.
+    forward_progress: bool = False
+
     # Features.
     float16: bool = True
     float64: bool = True

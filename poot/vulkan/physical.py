@@ -40,6 +40,9 @@ _KINDS = {
 # lavapipe ends an invocation without a word after so many loop iterations.
 _LLVMPIPE_LOOP_TRIPS = 65535
 
+# The vendor whose devices let every workgroup that has begun go on.
+_NVIDIA = 0x10DE
+
 # A guess where no extension tells: enough to fill small devices of the kind.
 _USUAL_COMPUTE_UNITS = {DeviceKind.DISCRETE: 32, DeviceKind.INTEGRATED: 8}
 
@@ -275,6 +278,7 @@ def _info(
         timestamp_period_ns=limits.timestampPeriod,
         max_loop_trips=_LLVMPIPE_LOOP_TRIPS if llvmpipe else None,
         compute_units=_compute_units(properties, kind),
+        forward_progress=core.vendorID == _NVIDIA,
         float16="shaderFloat16" in features,
         float64="shaderFloat64" in features,
         int8="shaderInt8" in features,

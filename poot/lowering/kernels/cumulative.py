@@ -1,6 +1,7 @@
-"""Cumulative: in one launch where rows are short or many, else in stages.
+"""Cumulative: in one launch where rows are short or many.
 
-The stages: the totals of parts of the rows, what lies before each part, and then the
+Where workgroups may wait for each other, long rows take one pass too. Elsewhere they go
+in stages: the totals of parts of the rows, what lies before each part, and then the
 parts, each from there on. Which additions are made in which order depends on shape,
 dtype and device only.
 """
@@ -9,14 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from poot.core.builder import Builder
-from poot.core.dtypes import DType
+from poot.core.dtypes import DType, Scalar, uint32
 from poot.core.equation import Eqn
 from poot.core.ops.cumulative import Cumulative
 from poot.core.types import TensorType
-from poot.lowering.kernels.describe import Dims, alignment_of, describe_values
+from poot.lowering.kernels.describe import (
+    Described,
+    Dims,
+    alignment_of,
+    describe_values,
+)
 from poot.lowering.kernels.evaluate import SIZE_LIMIT
+from poot.lowering.kernels.look_back import flag_words, look_back_kernel
 from poot.lowering.kernels.memory import WORD_BYTES
 from poot.lowering.kernels.reduce import column_part
 from poot.lowering.kernels.row import convert, writable
@@ -25,7 +33,9 @@ from poot.lowering.kernels.scan_kernel import scan_kernel
 from poot.lowering.kernels.scan_program import (
     Goal,
     ScanProgram,
+    ScanSchedule,
     ScanTarget,
+    choose_look_back,
     choose_scan_schedule,
     part_tiles,
 )
@@ -81,6 +91,10 @@ def _row_lanes(dtype: DType, length: int) -> int:
 def _scan_rows(ctx: PlanContext, op: Cumulative, source: View, target: View) -> None:
     rows, length = math.prod(source.shape[:-1]), source.shape[-1]
     lanes = _row_lanes(source.dtype, length)
+    one_pass = choose_look_back(ctx.info, lanes, rows, length)
+    if one_pass is not None:
+        _launch_look_back(ctx, op, source, target, *one_pass)
+        return
     schedule = choose_scan_schedule(ctx.info, lanes, length)
     part = part_tiles(ctx.info, schedule, rows, length)
     if part == 0:
@@ -125,15 +139,42 @@ def _launch_rows(
     carries: Sequence[View] = (),
 ) -> None:
     """Launch a scan of rows, or with `part` of parts of so many tiles."""
-    builder = Builder()
-    for source in sources:
-        builder.result(builder.input(source.type))
-    graph = builder.finish()
     shape = sources[0].shape
     rows, length = math.prod(shape[:-1]), shape[-1]
     lanes = _row_lanes(sources[0].dtype, length)
     schedule = choose_scan_schedule(ctx.info, lanes, length, part)
     parts = -(-length // (part * schedule.tile)) if part else 1
+    described, dims, program = _describe_rows(
+        ctx, op, sources, dtype, targets, goal, lanes
+    )
+    program = replace(
+        program, part=dims(part), parts=dims(parts), carried=bool(carries)
+    )
+    kernel = scan_kernel(ctx.info, program, schedule)
+    ctx.emit(
+        kernel,
+        [*described.buffers, *carries, *targets],
+        schedule.groups(rows * parts),
+        metadata=tuple(dims.words) if kernel.uses_metadata else (),
+        reads=[*described.reads, *(carry.touched for carry in carries)],
+    )
+
+
+def _describe_rows(
+    ctx: PlanContext,
+    op: Cumulative,
+    sources: Sequence[View],
+    dtype: DType,
+    targets: Sequence[View],
+    goal: Goal,
+    lanes: int,
+) -> tuple[Described, Dims, ScanProgram]:
+    """The program of a scan of whole rows, and what a launch of it reads."""
+    builder = Builder()
+    for source in sources:
+        builder.result(builder.input(source.type))
+    graph = builder.finish()
+    *axes, length = sources[0].shape
     sizes = [max(view.bound, view.size) for view in (*sources, *targets)]
     dims = Dims(lanes, ctx.generic and max(sizes) < SIZE_LIMIT)
     described, refs = describe_values(graph, list(sources), dims)
@@ -145,21 +186,37 @@ def _launch_rows(
         goal,
         op.reverse,
         tuple(ScanTarget(t.dtype, alignment_of(t), ctx.indirect(t)) for t in targets),
-        dims.of(shape[:-1]),
-        dims(rows),
+        dims.of(axes),
+        dims(math.prod(axes)),
         dims(length),
         length % lanes == 0,
-        dims(part),
-        dims(parts),
-        bool(carries),
     )
-    kernel = scan_kernel(ctx.info, program, schedule)
+    return described, dims, program
+
+
+def _launch_look_back(
+    ctx: PlanContext,
+    op: Cumulative,
+    source: View,
+    target: View,
+    schedule: ScanSchedule,
+    looks: int,
+) -> None:
+    """Launch a scan of rows in one pass, after what sets its flags to 0."""
+    rows, length = math.prod(source.shape[:-1]), source.shape[-1]
+    described, dims, program = _describe_rows(
+        ctx, op, [source], source.dtype, [target], Goal.ELEMENTS, schedule.lanes
+    )
+    words = flag_words(ctx.info, program, schedule, rows, length)
+    flags = ctx.scratch(TensorType((words,), uint32))
+    ctx.copy(Scalar.of(0, uint32), flags)
+    kernel = look_back_kernel(ctx.info, program, schedule, looks)
     ctx.emit(
         kernel,
-        [*described.buffers, *carries, *targets],
-        schedule.groups(rows * parts),
+        [*described.buffers, flags, target],
+        rows * -(-length // schedule.tile),
         metadata=tuple(dims.words) if kernel.uses_metadata else (),
-        reads=[*described.reads, *(carry.touched for carry in carries)],
+        reads=[*described.reads, flags.touched],
     )
 
 

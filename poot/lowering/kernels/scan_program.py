@@ -23,6 +23,9 @@ _MOST_TEAM = 256
 _LONG_ROW, _LONG_ROW_ON_CPU = 1 << 15, 1 << 17
 # So many parts a compute unit keep a device busy.
 _PARTS_PER_UNIT = 16
+# A scan in one pass: rounds of a tile, and looks at what is not there yet.
+_LOOK_BACK_ROUNDS = 4
+_LOOKS = 1 << 20
 
 
 class Goal(enum.Enum):
@@ -125,6 +128,23 @@ def part_tiles(info: DeviceInfo, schedule: ScanSchedule, rows: int, length: int)
         return 0
     wanted = max(_PARTS_PER_UNIT * info.compute_units // rows, 1)
     return min(max(-(-tiles // wanted), 1), most)
+
+
+def choose_look_back(
+    info: DeviceInfo, lanes: int, rows: int, length: int
+) -> tuple[ScanSchedule, int] | None:
+    """The schedule of a scan in one pass, and how often to look; None: do not."""
+    able = info.forward_progress and info.subgroup_shuffle and info.subgroup_ballot
+    few = rows < 2 * info.compute_units
+    team = min(_MOST_TEAM, _power_of_two_below(info.max_workgroup_invocations))
+    schedule = ScanSchedule(lanes, team, team, _LOOK_BACK_ROUNDS, False)
+    tiles = -(-length // schedule.tile)
+    if not (able and few and length >= _LONG_ROW and tiles <= longest_walk(info)):
+        return None
+    looks = _LOOKS
+    if info.max_loop_trips is not None:
+        looks = min(looks, info.max_loop_trips // 16)
+    return schedule, looks
 
 
 def longest_walk(info: DeviceInfo) -> int:

@@ -24,7 +24,7 @@ def scan_subgroup(
 ) -> tuple[Carriers, Carriers]:
     """What lies before an invocation among its `width` neighbours, and all of it.
 
-    Every invocation of the workgroup must get here.
+    Every invocation of the subgroup must get here.
     """
     if width == 1:
         return kind.start(k), carriers

@@ -208,6 +208,41 @@ class Memory(Control):
         small = self._self.convert(self.value(value), unsigned(bits))
         self.store(pointer, unsigned(bits), index, small, bound)
 
+    # Atomics see what other workgroups of the same launch do. They are relaxed: nothing
+    # is said of other words, so that each word must tell by itself what it means.
+
+    def atomic_load(self, pointer: Pointer, index: Size, bound: Size) -> Value:
+        """Word `index` of `bound` as it is by now; past the end, the last."""
+        bound = self._bound(pointer, U32, bound)
+        place = self._place(
+            pointer, U32, self._clamped(self._index(index), bound), bound
+        )
+        return self._emit(Op.AtomicLoad, U32, place, *self._relaxed())
+
+    def atomic_store(
+        self, pointer: Pointer, index: Size, value: Operand, bound: Size
+    ) -> None:
+        """Write word `index` of `bound`, if there is one, for all workgroups to see."""
+        index, bound = self._index(index), self._bound(pointer, U32, bound)
+        given = self.value(value)
+        with self.when(self.lt(index, bound)):
+            place = self._place(pointer, U32, index, bound)
+            self._run(Op.AtomicStore, place, *self._relaxed(), given.id)
+
+    def atomic_add(
+        self, pointer: Pointer, index: Size, value: Operand, bound: Size
+    ) -> Value:
+        """Add to word `index` of `bound`; gives what stood there before."""
+        bound = self._bound(pointer, U32, bound)
+        place = self._place(
+            pointer, U32, self._clamped(self._index(index), bound), bound
+        )
+        given = self.value(value)
+        return self._emit(Op.AtomicIAdd, U32, place, *self._relaxed(), given.id)
+
+    def _relaxed(self) -> tuple[int, int]:
+        return self.u32(Scope.Device).id, self.u32(0).id
+
     def has_small(self, bits: int) -> bool:
         """Whether the device can load and store single elements of 8 or 16 bits."""
         if bits not in _STORAGE:

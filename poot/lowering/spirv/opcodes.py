@@ -93,6 +93,8 @@ class Op:
     Not = 200
     BitCount = 205
     ControlBarrier = 224
+    AtomicLoad = 227
+    AtomicStore = 228
     AtomicIAdd = 234
     Phi = 245
     LoopMerge = 246
@@ -217,6 +219,7 @@ class LoopControl:
 class Scope:
     """Values of Scope."""
 
+    Device = 1
     Workgroup = 2
     Subgroup = 3
 

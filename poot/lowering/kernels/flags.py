@@ -1,0 +1,84 @@
+"""Numbers that workgroups of one launch give each other, each word a flag too.
+
+A number is cut into halves of words. A half stands in the low bits of a word of its own
+beside a bit that says that it is there, so that a reader needs no order among words. A
+launch begins with all words 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
+from poot.lowering.spirv.types import U32, ScalarType, vector
+
+_HALF = 16
+_LOW = (1 << _HALF) - 1
+
+
+def record_words(types: Sequence[ScalarType]) -> int:
+    """The words that numbers of these types take together."""
+    return sum(ty.bits // _HALF for ty in types)
+
+
+class Records:
+    """Records of numbers from word `first` on; record i is given away once."""
+
+    def __init__(
+        self,
+        k: KernelBuilder,
+        pointer: Pointer,
+        types: Sequence[ScalarType],
+        first: Size,
+        bound: Size,
+    ) -> None:
+        self._k = k
+        self._pointer = pointer
+        self._types = types
+        self._first = first
+        self._bound = bound
+
+    def _word(self, record: Value, number: int) -> Value:
+        k = self._k
+        at = k.mul(record, record_words(self._types))
+        return k.add(k.add(at, self._first), number)
+
+    def give(self, record: Value, numbers: Sequence[Value]) -> None:
+        """Let all workgroups see a record."""
+        k = self._k
+        halves: list[Value] = []
+        for number, ty in zip(numbers, self._types, strict=True):
+            words = [k.bitcast(number, U32)] if ty.bits == 32 else self._split(number)
+            for word in words:
+                halves += [k.and_(word, _LOW), k.shr(word, _HALF)]
+        for place, half in enumerate(halves):
+            at, value = self._word(record, place), k.or_(half, 1 << _HALF)
+            k.atomic_store(self._pointer, at, value, self._bound)
+
+    def _split(self, number: Value) -> list[Value]:
+        pair = self._k.bitcast(number, vector(U32, 2))
+        return [self._k.extract(pair, half) for half in range(2)]
+
+    def look(self, record: Value) -> tuple[tuple[Value, ...], Value]:
+        """What stands in a record by now, and whether all of it is there."""
+        k = self._k
+        count = record_words(self._types)
+        found = [
+            k.atomic_load(self._pointer, self._word(record, number), self._bound)
+            for number in range(count)
+        ]
+        there = found[0]
+        for word in found[1:]:
+            there = k.and_(there, word)
+        words = [
+            k.or_(k.and_(low, _LOW), k.shl(high, _HALF))
+            for low, high in zip(found[::2], found[1::2], strict=True)
+        ]
+        numbers: list[Value] = []
+        for ty in self._types:
+            if ty.bits == 32:
+                numbers.append(k.bitcast(words.pop(0), ty))
+            else:
+                pair = k.construct(vector(U32, 2), words.pop(0), words.pop(0))
+                numbers.append(k.bitcast(pair, ty))
+        return tuple(numbers), k.ne(k.shr(there, _HALF), 0)
