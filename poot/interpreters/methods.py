@@ -14,6 +14,7 @@ from poot.interpreters import (
     reductions,
     rounding,
     shaping,
+    sorting,
     taking,
 )
 from poot.interpreters.indexing import getitem
@@ -176,6 +177,9 @@ class Value(AbstractValue):
     trace = moving.trace
     repeat = moving.repeat
     take = taking.take
+    sort = sorting.sort
+    argsort = sorting.argsort
+    searchsorted = sorting.searchsorted
 
     # --- reductions ---------------------------------------------------------
 

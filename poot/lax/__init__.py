@@ -110,6 +110,7 @@ from poot.lax._slicing import (
     slice_in_dim,
     split,
 )
+from poot.lax._sorting import sort, sort_key_val, top_k
 from poot.lax._window import (
     padtype_to_pads,
     reduce_window,
@@ -214,6 +215,8 @@ __all__ = [
     "sinh",
     "slice",
     "slice_in_dim",
+    "sort",
+    "sort_key_val",
     "split",
     "sqrt",
     "square",
@@ -221,5 +224,6 @@ __all__ = [
     "sub",
     "tan",
     "tanh",
+    "top_k",
     "transpose",
 ]

@@ -1,0 +1,70 @@
+"""poot's sorts, scans and scatters on a GPU beside `jax.numpy`'s, in one run.
+
+    python benchmarks/gpu_ops.py
+
+Medians over calls that are warmed up for at least half a second; results are checked.
+JAX runs on the same card if its CUDA plugin is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import poot
+from gpu import seconds
+
+ELEMENTS = 1 << 20
+
+
+def in_poot(function: Callable[..., Any], *arrays: np.ndarray) -> Callable[[], Any]:
+    """A jitted call on arrays that are on the device."""
+    jitted = poot.jit(function)
+    placed = [poot.device_put(array) for array in arrays]
+    return lambda: jitted(*placed)
+
+
+def in_jax(function: Callable[..., Any], *arrays: np.ndarray) -> Callable[[], Any]:
+    """The same with JAX."""
+    jitted = jax.jit(function)
+    placed = [jax.device_put(array) for array in arrays]
+    return lambda: jitted(*placed)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Median seconds of a call, many of them in flight."""
+    return seconds(lambda: call().block_until_ready)
+
+
+def report(name: str, mine: float, theirs: float) -> None:
+    print(
+        f"{name:28} poot {mine * 1e6:9.1f} us, JAX {theirs * 1e6:9.1f} us: "
+        f"{theirs / mine:.2f} of JAX's speed"
+    )
+
+
+def sort() -> None:
+    """Ascending, of floats, integers and rows."""
+    rng = np.random.default_rng(0)
+    flat = rng.standard_normal(ELEMENTS, dtype=np.float32)
+    for name, x in (
+        ("sort 2^20 f32", flat),
+        ("sort 2^20 i32", rng.integers(-(1 << 31), 1 << 31, ELEMENTS, np.int32)),
+        ("sort 2^24 f32", rng.standard_normal(16 * ELEMENTS, dtype=np.float32)),
+        ("sort 1024 x 1024 f32", flat.reshape(1024, 1024)),
+    ):
+        mine, theirs = in_poot(poot.numpy.sort, x), in_jax(jax.numpy.sort, x)
+        np.testing.assert_array_equal(np.asarray(mine()), np.sort(x))
+        report(name, timed(mine), timed(theirs))
+
+
+def main() -> None:
+    print(poot.devices()[0], "and JAX on", jax.devices()[0])
+    sort()
+
+
+if __name__ == "__main__":
+    main()
