@@ -108,8 +108,9 @@ def test_long_rows_go_in_stages(count: int, reverse: bool, generic: bool) -> Non
     for op, dtype in ((_C.SUM, F32), (_C.MIN, np.int16)):
         x = whole(f"{count}", (2, count), dtype)
         graph = one_op(Cumulative(op, 1, reverse), x)
-        assert len(plan_graph(graph, generic=generic).dispatches) >= 3
-        assert_exact(graph, [x], generic=generic)
+        info = device().info.masked(forward_progress=False)
+        assert len(plan_graph(graph, info, generic).dispatches) >= 3
+        assert_exact(graph, [x], info, generic)
 
 
 @on_device
@@ -196,11 +197,15 @@ LOOKS = {"waits": None, "never waits": 0}
 
 @pytest.fixture(params=LOOKS, ids=str)
 def progress(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as one with forward progress; or one that is out of patience."""
+    """The device as one with forward progress, of small tiles; or out of patience."""
+    info = device().info.masked(forward_progress=True)
+    monkeypatch.setattr(scan_program, "_LOOK_BACK_TEAM", 2 * info.subgroup_size)
+    monkeypatch.setattr(scan_program, "_LOOK_BACK_ROUNDS", 2)
+    monkeypatch.setattr(scan_program, "_LONG_ROW", 1 << 12)
     looks = LOOKS[request.param]
     if looks is not None:
         monkeypatch.setattr(scan_program, "_LOOKS", looks)
-    return device().info.masked(forward_progress=True)
+    return info
 
 
 @on_device
@@ -218,8 +223,11 @@ def progress(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_one_pass(
     progress: DeviceInfo, op: _C, dtype: Any, reverse: bool, generic: bool
 ) -> None:
-    """Waiting or not, over blocks, groups and a tile that is not full."""
-    for shape in ((1, 300_001), (2, 40_000)):
+    """Waiting or not, over two blocks and three groups of tiles, the last not full."""
+    width = progress.subgroup_size
+    lanes = max(16 // np.dtype(dtype).itemsize, 4)
+    tiles = width * width + 2 * width + 3
+    for shape in ((1, 4 * width * lanes * tiles - 5), (2, 5000)):
         x = whole(f"{shape}", shape, dtype)
         graph = one_op(Cumulative(op, 1, reverse), x)
         assert is_one_pass(graph, progress)

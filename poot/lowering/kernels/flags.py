@@ -22,7 +22,10 @@ def record_words(types: Sequence[ScalarType]) -> int:
 
 
 class Records:
-    """Records of numbers from word `first` on; record i is given away once."""
+    """`count` records of numbers from word `first` on, each of which is given once.
+
+    Words of one place in all records lie side by side, as subgroups read them.
+    """
 
     def __init__(
         self,
@@ -30,18 +33,19 @@ class Records:
         pointer: Pointer,
         types: Sequence[ScalarType],
         first: Size,
+        count: Size,
         bound: Size,
     ) -> None:
         self._k = k
         self._pointer = pointer
         self._types = types
         self._first = first
+        self._count = count
         self._bound = bound
 
     def _word(self, record: Value, number: int) -> Value:
         k = self._k
-        at = k.mul(record, record_words(self._types))
-        return k.add(k.add(at, self._first), number)
+        return k.add(record, k.add(self._first, k.mul(self._count, number)))
 
     def give(self, record: Value, numbers: Sequence[Value]) -> None:
         """Let all workgroups see a record."""

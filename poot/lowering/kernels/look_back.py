@@ -60,10 +60,10 @@ def flag_words(
 
 @kernel_cache
 def look_back_kernel(
-    info: DeviceInfo, program: ScanProgram, schedule: ScanSchedule, spins: int
+    info: DeviceInfo, program: ScanProgram, schedule: ScanSchedule, looks: int
 ) -> Kernel:
     """Operands: the buffer read, the flags, then the result."""
-    return _LookBack(info, program, schedule, spins).build()
+    return _LookBack(info, program, schedule, looks).build()
 
 
 @dataclass(slots=True)
@@ -80,11 +80,11 @@ class _Before:
 
 @dataclass(slots=True)
 class _Wish:
-    """A record that lanes wait for, whether it is missing, and what it held."""
+    """A record that lanes wait for, which of them need it, and what it held."""
 
     records: Records
     record: Value
-    missing: Variable
+    needed: Value
     held: list[Variable]
 
 
@@ -96,13 +96,13 @@ class _LookBack:
         info: DeviceInfo,
         program: ScanProgram,
         schedule: ScanSchedule,
-        spins: int,
+        looks: int,
     ) -> None:
         name = f"look_back_{program.op.value}"
         self.k = k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
         self.program = program
         self.schedule = schedule
-        self.spins = spins
+        self.looks = looks
         self.kind = kind = scan_reducer(program.op, program.dtype)
         sources = [
             k.operand(f"x{number}", Access.READ, indirect=indirect)
@@ -132,8 +132,8 @@ class _LookBack:
             starts.append(k.add(starts[-1], k.mul(count, record)))
         self.bound = starts.pop()
         self.tile_records, self.group_records, self.block_records = (
-            Records(k, self.flags, self.kind.types, start, self.bound)
-            for start in starts
+            Records(k, self.flags, self.kind.types, start, count, self.bound)
+            for start, count in zip(starts, counts, strict=True)
         )
 
     def build(self) -> Kernel:
@@ -249,8 +249,7 @@ class _LookBack:
                 self.group_records.give(record, whole)
 
     def _wish(self, records: Records, record: Value, needed: Value) -> _Wish:
-        missing = self.k.variable(U32, self.k.convert(needed, U32))
-        return _Wish(records, record, missing, self._neutral())
+        return _Wish(records, record, needed, self._neutral())
 
     def _neutral(self) -> list[Variable]:
         k = self.k
@@ -268,17 +267,16 @@ class _LookBack:
         """Look until all is there, but not for ever; whether it is."""
         k = self.k
         waiting = k.variable(U32, 1)
-        with k.loop(self.spins):
-            for wish in wishes:
-                with k.when(k.ne(wish.missing.load(), 0)):
-                    numbers, there = wish.records.look(wish.record)
-                    with k.when(there):
-                        self._keep(wish.held, numbers)
-                        wish.missing.store(0)
-            missing = wishes[0].missing.load()
-            for wish in wishes[1:]:
-                missing = k.or_(missing, wish.missing.load())
-            some = k.subgroup_any(k.ne(missing, 0))
+        with k.loop(self.looks):
+            # All loads before anything hangs on one.
+            found = [wish.records.look(wish.record) for wish in wishes]
+            missing = k.bool_(False)
+            for wish, (numbers, there) in zip(wishes, found, strict=True):
+                taken = k.logical_and(wish.needed, there)
+                self._keep(wish.held, chosen(k, taken, numbers, self.kind.start(k)))
+                lacking = k.logical_and(wish.needed, k.logical_not(there))
+                missing = k.logical_or(missing, lacking)
+            some = k.subgroup_any(missing)
             waiting.store(k.convert(some, U32))
             k.break_if(k.logical_not(some))
         return k.eq(waiting.load(), 0)
