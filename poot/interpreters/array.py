@@ -12,6 +12,7 @@ import numpy as np
 from poot.core.dtypes import as_dtype
 from poot.core.errors import DeletedArrayError
 from poot.core.types import TensorType
+from poot.interpreters import dlpack
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Buffer, backend
 from poot.interpreters.methods import Value
@@ -99,10 +100,6 @@ class Array(Value, metaclass=_ArrayType):
         backend().wait(self.live_buffer())
         return self
 
-    @property
-    def device(self) -> Any:
-        return backend().devices[0]
-
     def devices(self) -> set[Any]:
         return set(backend().devices)
 
@@ -122,6 +119,24 @@ class Array(Value, metaclass=_ArrayType):
             )
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule on the host.
+
+        Where the host sees the device's memory and the consumer can be told not to
+        write, it is that memory; else a copy. BufferError if neither can be.
+        """
+        return dlpack.export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.HOST
 
     def item(self, *index: Any) -> bool | int | float:
         """The only element (or the one at `index`) as a Python number."""

@@ -67,6 +67,15 @@ class Backend(Protocol):
     def download(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
         """Wait for the elements and copy them out; CheckError if a check failed."""
 
+    def host_view(
+        self, buffer: Buffer, type: TensorType
+    ) -> np.ndarray[Any, Any] | None:
+        """The elements where they stand, once they are there, not to be written.
+
+        None where the host cannot see them; CheckError if a check failed. The view
+        keeps the buffer's memory until it goes.
+        """
+
     def wait(self, buffer: Buffer) -> None:
         """Return when the elements are there; CheckError if a check failed."""
 

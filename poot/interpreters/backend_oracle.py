@@ -149,6 +149,12 @@ class OracleBackend:
         assert isinstance(buffer, HostBuffer)
         return buffer.content().reshape(type.shape).copy()
 
+    def host_view(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
+        assert isinstance(buffer, HostBuffer)
+        view = buffer.content().reshape(type.shape).view()
+        view.flags.writeable = False
+        return view
+
     def wait(self, buffer: Buffer) -> None:
         assert isinstance(buffer, HostBuffer)
         buffer.content()

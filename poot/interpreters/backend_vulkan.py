@@ -17,6 +17,20 @@ from poot.vulkan.executable import Executable
 from poot.vulkan.memory import DeviceBuffer
 
 
+class _HostMemory:
+    """A buffer that the host sees, to NumPy, whose array then keeps it alive."""
+
+    def __init__(self, buffer: DeviceBuffer, type: TensorType) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": type.shape,
+            "typestr": type.dtype.numpy.str,
+            # Not to be written: the elements of an array never change.
+            "data": (buffer.host.ctypes.data, True),
+        }
+
+
 class VulkanBackend:
     """A Backend on one open device."""
 
@@ -42,6 +56,15 @@ class VulkanBackend:
         out = np.empty(type.shape, type.dtype.numpy)
         self.device.download(cast(DeviceBuffer, buffer), out)
         return out
+
+    def host_view(
+        self, buffer: Buffer, type: TensorType
+    ) -> np.ndarray[Any, Any] | None:
+        held = cast(DeviceBuffer, buffer)
+        self.wait(held)
+        if not type.size:
+            return np.broadcast_to(np.zeros((), type.dtype.numpy), type.shape)
+        return None if held.host is None else np.asarray(_HostMemory(held, type))
 
     def lower(self, graph: Graph) -> Lowered:
         return lower(graph, self.info)

@@ -10,6 +10,7 @@ from poot.interpreters import (
     arithmetic,
     contraction,
     cumulative,
+    dlpack,
     moving,
     reductions,
     rounding,
@@ -17,11 +18,19 @@ from poot.interpreters import (
     sorting,
     taking,
 )
+from poot.interpreters.backend import backend
 from poot.interpreters.indexing import getitem
 from poot.interpreters.promotion import is_operand
 from poot.interpreters.value import AbstractValue
 
 R = TypeVar("R")
+# The module that arrays name as their namespace: it stands above them.
+_namespaces: list[Any] = []
+
+
+def set_array_namespace(module: Any) -> None:
+    """Say which module has the functions of arrays, for the array API."""
+    _namespaces[:] = [module]
 
 
 def _operator(function: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
@@ -125,7 +134,31 @@ class Value(AbstractValue):
     def __contains__(self, item: Any) -> bool:
         return bool(reductions.any(arithmetic.equal(self, item)))
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module with the functions of arrays, for code that takes any library's.
+
+        ValueError for a version of the array API other than that module's.
+        """
+        (namespace,) = _namespaces
+        known = namespace.__array_api_version__
+        if api_version is not None and api_version > known:
+            raise ValueError(
+                f"poot.numpy has the array API's version {known}, asked for "
+                f"{api_version}"
+            )
+        return namespace
+
     # --- shape and dtype ----------------------------------------------------
+
+    @property
+    def device(self) -> Any:
+        """The device that poot runs on."""
+        return backend().devices[0]
+
+    def to_device(self, device: Any, *, stream: None = None) -> Value:
+        """The value itself: there is one device."""
+        dlpack.require_device("to_device", device)
+        return self
 
     @property
     def T(self) -> Value:

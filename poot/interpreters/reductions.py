@@ -130,10 +130,15 @@ def summed_dtype(dtype: DType) -> DType:
     return dtypes.uint64 if default_int() is dtypes.int64 else dtypes.uint32
 
 
-def _accumulated(op: ReduceOp, x: Any, dtype: Any, options: dict[str, Any]) -> Value:
+def _accumulated(
+    op: ReduceOp, x: Any, dtype: Any, promote: bool, options: dict[str, Any]
+) -> Value:
     x = as_value(x, op.value)
     wanted = x.aval.type.dtype
-    wanted = summed_dtype(wanted) if dtype is None else as_element_type(dtype)
+    if dtype is not None:
+        wanted = as_element_type(dtype)
+    elif promote or wanted.is_bool:
+        wanted = summed_dtype(wanted)
     return _reduction(op, cast_to(x, wanted).with_weak(False), **options)
 
 
@@ -145,11 +150,15 @@ def sum(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
+    promote_integers: bool = True,
 ) -> Value:
-    """The sum along axes; floats are added in f32 at least and rounded once."""
+    """The sum along axes; floats are added in f32 at least and rounded once.
+
+    Narrow integers are added in the default width, or else as they are.
+    """
     refuse_out("sum", out)
     options = _options(axis, keepdims, initial, where)
-    return _accumulated(ReduceOp.SUM, a, dtype, options)
+    return _accumulated(ReduceOp.SUM, a, dtype, promote_integers, options)
 
 
 def prod(
@@ -160,11 +169,12 @@ def prod(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
+    promote_integers: bool = True,
 ) -> Value:
-    """The product along axes."""
+    """The product along axes; integers as in `sum`."""
     refuse_out("prod", out)
     options = _options(axis, keepdims, initial, where)
-    return _accumulated(ReduceOp.PROD, a, dtype, options)
+    return _accumulated(ReduceOp.PROD, a, dtype, promote_integers, options)
 
 
 def _options(axis: Any, keepdims: bool, initial: Any, where: Any) -> dict[str, Any]:
@@ -329,18 +339,20 @@ def var(
     keepdims: bool = False,
     *,
     where: Any = None,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Value:
     """The mean squared distance from the mean, over `count - ddof`.
 
-    `correction` is the array API's name of `ddof`.
+    `correction` is the array API's name of `ddof`. `mean` is the mean if it is known,
+    with the axes that are gone as size 1.
     """
     refuse_out("var", out)
     x = as_value(a, "var")
     ddof = _degrees("var", ddof, correction)
     result, compute = _moment_dtypes(x, dtype, "var")
     axes = canonical_axes(axis, x.ndim, "var")
-    variance = _variance(cast_to(x, compute), axes, ddof, where)
+    variance = _variance(cast_to(x, compute), axes, ddof, where, mean)
     return _without(cast_to(variance, result).with_weak(False), axes, keepdims)
 
 
@@ -353,8 +365,10 @@ def _degrees(where: str, ddof: float, correction: float | None) -> float:
     return correction
 
 
-def _variance(x: Value, axes: tuple[int, ...], ddof: float, where: Any) -> Value:
-    centred = subtract(x, _mean(x, axes, where))
+def _variance(
+    x: Value, axes: tuple[int, ...], ddof: float, where: Any, mean: Any
+) -> Value:
+    centred = subtract(x, _mean(x, axes, where) if mean is None else mean)
     squares = sum(multiply(centred, centred), axes, keepdims=True, where=where)
     count = _count(x, axes, where)
     if isinstance(count, int):
@@ -373,6 +387,7 @@ def std(
     keepdims: bool = False,
     *,
     where: Any = None,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Value:
     """The square root of the variance."""
@@ -381,6 +396,6 @@ def std(
     ddof = _degrees("std", ddof, correction)
     result, compute = _moment_dtypes(x, dtype, "std")
     axes = canonical_axes(axis, x.ndim, "std")
-    variance = _variance(cast_to(x, compute), axes, ddof, where)
+    variance = _variance(cast_to(x, compute), axes, ddof, where, mean)
     deviation = cast_to(unary(UnaryOp.SQRT, variance), result).with_weak(False)
     return _without(deviation, axes, keepdims)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from poot.core.errors import ArgumentError, ShapeError
 from poot.core.interpreter import current
 from poot.core.ops.elementwise import BitcastConvert
 from poot.core.ops.shape import Broadcast, Reshape, Transpose
+from poot.interpreters.dlpack import require_device
 from poot.interpreters.promotion import (
     as_value,
     cast_to,
@@ -58,12 +60,14 @@ def canonical_shape(shape: Any, where: str) -> tuple[int, ...]:
 # --- functions --------------------------------------------------------------
 
 
-def reshape(x: Any, shape: Any, order: str = "C") -> Value:
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Value:
     """The elements in another shape, row by row (or with order "F" column by column).
 
-    One size may be -1.
+    One size may be -1. With `copy` it lives on if `a` is donated or deleted.
     """
-    value = as_value(x, "reshape")
+    if copy:
+        a = copying.copy(as_value(a, "reshape"))
+    value = as_value(a, "reshape")
     sizes = canonical_shape(shape, "reshape")
     if _is_by_columns("reshape", order):
         return transpose(reshape(transpose(value), sizes[::-1]))
@@ -93,15 +97,15 @@ def _is_by_columns(where: str, order: str) -> bool:
     return order == "F"
 
 
-def ravel(x: Any, order: str = "C") -> Value:
+def ravel(a: Any, order: str = "C") -> Value:
     """The elements in one axis, row by row (or with order "F" column by column)."""
-    x = as_value(x, "ravel")
-    return reshape(x, (x.size,), order)
+    a = as_value(a, "ravel")
+    return reshape(a, (a.size,), order)
 
 
-def transpose(x: Any, axes: Any = None) -> Value:
+def transpose(a: Any, axes: Any = None) -> Value:
     """Reorder axes; None turns their order around."""
-    value = as_value(x, "transpose")
+    value = as_value(a, "transpose")
     if axes is None:
         perm = tuple(reversed(range(value.ndim)))
     else:
@@ -116,54 +120,54 @@ def transpose(x: Any, axes: Any = None) -> Value:
     return result_like(value, Transpose(perm).bind(value))
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Value:
     """Exchange two axes."""
-    x = as_value(x, "swapaxes")
-    first = canonical_axis(axis1, x.ndim, "swapaxes")
-    second = canonical_axis(axis2, x.ndim, "swapaxes")
-    perm = list(range(x.ndim))
+    a = as_value(a, "swapaxes")
+    first = canonical_axis(axis1, a.ndim, "swapaxes")
+    second = canonical_axis(axis2, a.ndim, "swapaxes")
+    perm = list(range(a.ndim))
     perm[first], perm[second] = second, first
-    return transpose(x, perm)
+    return transpose(a, perm)
 
 
-def moveaxis(x: Any, source: Any, destination: Any) -> Value:
+def moveaxis(a: Any, source: Any, destination: Any) -> Value:
     """Move axes to other places; the rest keep their order."""
-    x = as_value(x, "moveaxis")
-    sources = canonical_axes(source, x.ndim, "moveaxis")
-    destinations = canonical_axes(destination, x.ndim, "moveaxis")
+    a = as_value(a, "moveaxis")
+    sources = canonical_axes(source, a.ndim, "moveaxis")
+    destinations = canonical_axes(destination, a.ndim, "moveaxis")
     if len(sources) != len(destinations):
         raise ShapeError(
             f"moveaxis: {len(sources)} axes to move to {len(destinations)} places"
         )
-    perm = [axis for axis in range(x.ndim) if axis not in sources]
+    perm = [axis for axis in range(a.ndim) if axis not in sources]
     for place, axis in sorted(zip(destinations, sources, strict=True)):
         perm.insert(place, axis)
-    return transpose(x, perm)
+    return transpose(a, perm)
 
 
-def squeeze(x: Any, axis: Any = None) -> Value:
+def squeeze(a: Any, axis: Any = None) -> Value:
     """Drop axes of size 1: those given, or all."""
-    x = as_value(x, "squeeze")
+    a = as_value(a, "squeeze")
     if axis is None:
-        dropped = tuple(i for i, size in enumerate(x.shape) if size == 1)
+        dropped = tuple(i for i, size in enumerate(a.shape) if size == 1)
     else:
-        dropped = canonical_axes(axis, x.ndim, "squeeze")
+        dropped = canonical_axes(axis, a.ndim, "squeeze")
     for i in dropped:
-        if x.shape[i] != 1:
+        if a.shape[i] != 1:
             raise ShapeError(
-                f"squeeze: axis {i} of {x.shape} has size {x.shape[i]}, needs 1"
+                f"squeeze: axis {i} of {a.shape} has size {a.shape[i]}, needs 1"
             )
-    return reshape(x, [size for i, size in enumerate(x.shape) if i not in dropped])
+    return reshape(a, [size for i, size in enumerate(a.shape) if i not in dropped])
 
 
-def expand_dims(x: Any, axis: Any) -> Value:
+def expand_dims(a: Any, axis: Any) -> Value:
     """Put in axes of size 1 so that they stand at `axis` of the result."""
-    x = as_value(x, "expand_dims")
+    a = as_value(a, "expand_dims")
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
-    ndim = x.ndim + len(given)
+    ndim = a.ndim + len(given)
     places = canonical_axes(given, ndim, "expand_dims")
-    sizes = iter(x.shape)
-    return reshape(x, [1 if i in places else next(sizes) for i in range(ndim)])
+    sizes = iter(a.shape)
+    return reshape(a, [1 if i in places else next(sizes) for i in range(ndim)])
 
 
 def broadcast_to(x: Any, shape: Any) -> Value:
@@ -175,11 +179,13 @@ def broadcast_to(x: Any, shape: Any) -> Value:
     return result_like(value, Broadcast(sizes).bind(value))
 
 
-def astype(x: Any, dtype: Any) -> Value:
+def astype(x: Any, dtype: Any, copy: bool = False, device: Any = None) -> Value:
     """The elements in another dtype, which is not weak; `float` and `int` mean the
-    default ones."""
+    default ones. With `copy` it lives on if `x` is donated or deleted."""
+    require_device("astype", device)
     x = as_value(x, "astype")
-    return cast_to(x, as_element_type(dtype)).with_weak(False)
+    result = cast_to(x, as_element_type(dtype)).with_weak(False)
+    return copying.copy(result) if copy and result is x else result
 
 
 def zeros_of(x: Any) -> Value:

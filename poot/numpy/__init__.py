@@ -4,6 +4,8 @@ Operands are arrays, traced values, NumPy arrays and numbers; they are promoted 
 broadcast as in JAX. Python numbers are weak: they take the dtype of what they meet.
 """
 
+import sys
+
 from numpy import (
     get_printoptions,
     index_exp,
@@ -22,6 +24,9 @@ from poot.interpreters.cumulative import (
 )
 from poot.interpreters.methods import (
     Value as ndarray,
+)
+from poot.interpreters.methods import (
+    set_array_namespace,
 )
 from poot.interpreters.reductions import (
     all,
@@ -278,6 +283,12 @@ from poot.numpy._inspection import (
     shape,
     size,
 )
+from poot.numpy._interchange import (
+    __array_api_version__,
+    __array_namespace_info__,
+    from_dlpack,
+    isdtype,
+)
 from poot.numpy._joining import (
     append,
     array_split,
@@ -405,51 +416,55 @@ from poot.numpy._taking import (
 
 # fmt: off
 __all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin",
-    "angle", "any", "append", "arange", "arccos", "arccosh", "arcsin", "arcsinh",
-    "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort",
-    "around", "array", "array_equal", "array_equiv", "array_repr", "array_split",
-    "array_str", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan",
-    "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bfloat16",
-    "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool",
-    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt",
-    "ceil", "clip", "column_stack", "concat", "concatenate", "conj", "conjugate",
-    "copy", "copysign", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
+    "__array_api_version__", "__array_namespace_info__", "abs", "absolute", "acos",
+    "acosh", "add", "all", "allclose", "amax", "amin", "angle", "any", "append",
+    "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
+    "argmax", "argmin", "argpartition", "argsort", "around", "array", "array_equal",
+    "array_equiv", "array_repr", "array_split", "array_str", "asarray",
+    "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
+    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bfloat16", "bitwise_and",
+    "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool", "bool_",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil",
+    "clip", "column_stack", "concat", "concatenate", "conj", "conjugate", "copy",
+    "copysign", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
     "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diag_indices",
     "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide", "divmod",
     "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "empty", "empty_like",
     "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "eye", "fabs",
     "finfo", "fix", "flip", "fliplr", "flipud", "float8_e4m3fn", "float8_e5m2",
     "float8_e8m0fnu", "float16", "float32", "float64", "float_power", "floating",
-    "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "full", "full_like",
-    "gcd", "generic", "geomspace", "get_printoptions", "greater", "greater_equal",
-    "heaviside", "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "index_exp",
-    "indices", "inexact", "inf", "inner", "int8", "int16", "int32", "int64", "integer",
-    "intersect1d", "invert", "isclose", "iscomplex", "iscomplexobj", "isfinite", "isin",
-    "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj", "isscalar",
-    "issubdtype", "iterable", "ix_", "kron", "lcm", "ldexp", "left_shift", "less",
-    "less_equal", "lexsort", "linspace", "log", "log1p", "log2", "log10", "logaddexp",
-    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace",
-    "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median",
-    "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan",
-    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax",
-    "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile",
-    "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative", "newaxis", "nextafter",
-    "not_equal", "number", "ogrid", "ones", "ones_like", "outer", "pad", "partition",
-    "percentile", "permute_dims", "pi", "polyval", "positive", "pow", "power",
-    "printoptions", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians",
-    "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat",
-    "reshape", "resize", "result_type", "right_shift", "rint", "roll", "rollaxis",
-    "rot90", "round", "s_", "searchsorted", "select", "set_printoptions", "setdiff1d",
-    "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin", "sinc", "single",
-    "sinh", "size", "sort", "spacing", "split", "sqrt", "square", "squeeze", "stack",
-    "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh",
-    "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril",
-    "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from",
-    "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "union1d", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unravel_index",
-    "unsignedinteger", "unstack", "vander", "var", "vdot", "vecdot", "vecmat", "vsplit",
-    "vstack", "where", "zeros", "zeros_like",
+    "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack", "full",
+    "full_like", "gcd", "generic", "geomspace", "get_printoptions", "greater",
+    "greater_equal", "heaviside", "hsplit", "hstack", "hypot", "identity", "iinfo",
+    "imag", "index_exp", "indices", "inexact", "inf", "inner", "int8", "int16", "int32",
+    "int64", "integer", "intersect1d", "invert", "isclose", "iscomplex", "iscomplexobj",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal",
+    "isrealobj", "isscalar", "issubdtype", "iterable", "ix_", "kron", "lcm", "ldexp",
+    "left_shift", "less", "less_equal", "lexsort", "linspace", "log", "log1p", "log2",
+    "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum",
+    "mean", "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis",
+    "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nancumprod",
+    "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod",
+    "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative",
+    "newaxis", "nextafter", "not_equal", "number", "ogrid", "ones", "ones_like",
+    "outer", "pad", "partition", "percentile", "permute_dims", "pi", "polyval",
+    "positive", "pow", "power", "printoptions", "prod", "promote_types", "ptp",
+    "quantile", "rad2deg", "radians", "ravel", "ravel_multi_index", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
+    "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_", "searchsorted",
+    "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit",
+    "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort", "spacing",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
+    "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace", "transpose",
+    "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "triu",
+    "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint8", "uint16",
+    "uint32", "uint64", "union1d", "unique", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unravel_index", "unsignedinteger", "unstack",
+    "vander", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros",
+    "zeros_like",
 ]
 # fmt: on
+
+set_array_namespace(sys.modules[__name__])

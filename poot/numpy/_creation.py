@@ -25,6 +25,7 @@ from poot.interpreters.arithmetic import (
     true_divide,
     unary,
 )
+from poot.interpreters.dlpack import require_device
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import (
     WeakDType,
@@ -59,12 +60,21 @@ from poot.lax._shape import broadcasted_iota, filled
 # --- from data --------------------------------------------------------------
 
 
-def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None) -> Value:
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+) -> Value:
     """Arrays, numbers and nested sequences of them as an array.
 
     64-bit data becomes 32-bit unless `config.enable_x64` is on or `dtype` says so.
     With `copy` the memory is another one; `copy=False` refuses what needs one.
     """
+    require_device("asarray", device)
+    _require_order("asarray", order)
     result = _as_array(a, dtype)
     if copy is False and result is not a:
         raise ArgumentError(
@@ -72,6 +82,15 @@ def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None) -> Value:
             "the wanted dtype"
         )
     return copying.copy(result) if copy and result is a else result
+
+
+def _require_order(where: str, order: str | None) -> None:
+    """Elements are read row by row, however they lie in memory."""
+    if order not in (None, "C", "K", "A"):
+        raise ArgumentError(
+            f"poot.numpy.{where}: order is {order!r}; arrays have no order in memory, "
+            "so that it is 'C', 'A', 'K' or None"
+        )
 
 
 def _as_array(a: Any, dtype: Any) -> Value:
@@ -94,9 +113,17 @@ def _as_array(a: Any, dtype: Any) -> Value:
 
 
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, *, ndmin: int = 0
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
 ) -> Value:
     """As `asarray`, with `ndmin` axes at least; the memory is another one if copied."""
+    require_device("array", device)
+    _require_order("array", order)
     result = asarray(object, dtype, copy=copy or None)
     if result.ndim < ndmin:
         result = reshape(result, (1,) * (ndmin - result.ndim) + result.shape)
@@ -185,31 +212,45 @@ def _stacked(items: Any) -> Value:
 # --- from one element -------------------------------------------------------
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Value:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None
+) -> Value:
     """An array of `fill_value`, which broadcasts; weak if a Python number gives it."""
+    require_device("full", device)
     if isinstance(fill_value, list | tuple):
         fill_value = asarray(fill_value)
     sizes = canonical_shape(shape, "full")
     return filled("full", sizes, fill_value, dtype)
 
 
-def zeros(shape: Any, dtype: Any = None) -> Value:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """An array of zeros, f32 unless a dtype is given."""
+    require_device("zeros", device)
     return full(shape, 0, default_float() if dtype is None else dtype)
 
 
-def ones(shape: Any, dtype: Any = None) -> Value:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """An array of ones, f32 unless a dtype is given."""
+    require_device("ones", device)
     return full(shape, 1, default_float() if dtype is None else dtype)
 
 
-def empty(shape: Any, dtype: Any = None) -> Value:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """An array of zeros: memory that nobody has written is never shown."""
+    require_device("empty", device)
     return zeros(shape, dtype)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Value:
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Value:
     """As `full`, with the dtype and shape of `a` where none is given."""
+    require_device("full_like", device)
     a = asarray(a) if isinstance(a, list | tuple) else a
     like = type_of(a)
     sizes = like.shape if shape is None else shape
@@ -217,18 +258,27 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
     return result.with_weak(dtype is None and is_weak(a))
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Value:
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Value:
     """Zeros with the dtype and shape of `a` where none is given."""
+    require_device("zeros_like", device)
     return full_like(a, 0, dtype, shape)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Value:
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Value:
     """Ones with the dtype and shape of `a` where none is given."""
+    require_device("ones_like", device)
     return full_like(a, 1, dtype, shape)
 
 
-def empty_like(a: Any, dtype: Any = None, shape: Any = None) -> Value:
+def empty_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Value:
     """As `zeros_like`."""
+    require_device("empty_like", device)
     return zeros_like(a, dtype, shape)
 
 
@@ -242,8 +292,16 @@ def _plain_number(x: Any) -> int | float:
     return operator.index(x)
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Value:
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Value:
     """start, start + step, … below `stop`; from 0 if one bound is given."""
+    require_device("arange", device)
     if stop is None:
         start, stop = 0, start
     bounds = (start, stop) if step is None else (start, stop, step)
@@ -277,8 +335,11 @@ def linspace(
     retstep: bool = False,
     dtype: Any = None,
     axis: int = 0,
+    *,
+    device: Any = None,
 ) -> Any:
     """`num` even steps from `start` to `stop`, which broadcast against each other."""
+    require_device("linspace", device)
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"poot.numpy.linspace: num is {count}, needs 0 or more")
@@ -322,8 +383,16 @@ def _sizes(where: str, n: Any, m: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None) -> Value:
+def eye(
+    N: int,
+    M: int | None = None,
+    k: Any = 0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Value:
     """Ones on the k-th diagonal of an N by M matrix, zeros elsewhere."""
+    require_device("eye", device)
     row, column = _row_and_column(*_sizes("eye", N, M), k)
     wanted = default_float() if dtype is None else as_element_type(dtype)
     return cast_to(equal(row, column), wanted)

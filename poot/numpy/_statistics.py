@@ -137,11 +137,13 @@ def nanvar(
     ddof: int = 0,
     keepdims: bool = False,
     where: Any = None,
+    mean: Any = None,
 ) -> Value:
     """The variance along axes of what is not NaN."""
     x = as_value(a, "nanvar")
     mask = _not_nan(x, where)
-    return reductions.var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=mask)
+    options = {"ddof": ddof, "keepdims": keepdims, "where": mask, "mean": mean}
+    return reductions.var(x, axis, dtype, **options)
 
 
 def nanstd(
@@ -152,11 +154,13 @@ def nanstd(
     ddof: int = 0,
     keepdims: bool = False,
     where: Any = None,
+    mean: Any = None,
 ) -> Value:
     """The standard deviation along axes of what is not NaN."""
     x = as_value(a, "nanstd")
     mask = _not_nan(x, where)
-    return reductions.std(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=mask)
+    options = {"ddof": ddof, "keepdims": keepdims, "where": mask, "mean": mean}
+    return reductions.std(x, axis, dtype, **options)
 
 
 def nanmax(
