@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 from poot.lowering.spirv.types import U32, ScalarType, vector
 
+# The first word of a record, and how far apart its words stand.
+Place = tuple[Value, Value]
+
 _HALF = 16
 _LOW = (1 << _HALF) - 1
 
@@ -43,33 +46,37 @@ class Records:
         self._count = count
         self._bound = bound
 
-    def _word(self, record: Value, number: int) -> Value:
-        k = self._k
-        return k.add(record, k.add(self._first, k.mul(self._count, number)))
+    def place(self, record: Value) -> Place:
+        """Where a record stands."""
+        return self._k.add(record, self._first), self._k.value(self._count)
 
     def give(self, record: Value, numbers: Sequence[Value]) -> None:
         """Let all workgroups see a record."""
         k = self._k
         halves: list[Value] = []
-        for number, ty in zip(numbers, self._types, strict=True):
-            words = [k.bitcast(number, U32)] if ty.bits == 32 else self._split(number)
+        for each, ty in zip(numbers, self._types, strict=True):
+            words = [k.bitcast(each, U32)] if ty.bits == 32 else self._split(each)
             for word in words:
                 halves += [k.and_(word, _LOW), k.shr(word, _HALF)]
-        for place, half in enumerate(halves):
-            at, value = self._word(record, place), k.or_(half, 1 << _HALF)
-            k.atomic_store(self._pointer, at, value, self._bound)
+        first, step = self.place(record)
+        for number, half in enumerate(halves):
+            at, word = k.add(first, k.mul(step, number)), k.or_(half, 1 << _HALF)
+            k.atomic_store(self._pointer, at, word, self._bound)
 
     def _split(self, number: Value) -> list[Value]:
         pair = self._k.bitcast(number, vector(U32, 2))
         return [self._k.extract(pair, half) for half in range(2)]
 
-    def look(self, record: Value) -> tuple[tuple[Value, ...], Value]:
-        """What stands in a record by now, and whether all of it is there."""
+    def look(self, place: Place) -> tuple[tuple[Value, ...], Value]:
+        """What stands in a record by now, and whether all of it is there.
+
+        The place may be that of a record of another kind with numbers of these types.
+        """
         k = self._k
-        count = record_words(self._types)
+        first, step = place
         found = [
-            k.atomic_load(self._pointer, self._word(record, number), self._bound)
-            for number in range(count)
+            k.atomic_load(self._pointer, k.add(first, k.mul(step, number)), self._bound)
+            for number in range(record_words(self._types))
         ]
         there = found[0]
         for word in found[1:]:
