@@ -54,6 +54,8 @@ def _call(
         if kind is Storage.SLOT
     ]
     results, completion = executable.call(buffers, scalars)
+    # State that is no result is read where it was given, which nothing else waits for.
+    completion.check()
     wanted = [
         (spec.type, result)
         for spec, result in zip(program.results, results, strict=True)
@@ -66,7 +68,6 @@ def _call(
         raw = np.empty(type.size_bytes, np.uint8)
         where.download(buffer, raw)
         arrays.append(raw.view(type.dtype.numpy).reshape(type.shape))
-    completion.check()
     return arrays
 
 

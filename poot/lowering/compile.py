@@ -12,7 +12,9 @@ from poot.lowering.kernels import (
     pointwise,
     reduce,
     row,
+    scatter,
     sort,
+    update_slice,
     window,
 )
 from poot.lowering.passes.cse import cse
@@ -28,7 +30,17 @@ from poot.lowering.program import Program
 PASSES: tuple[Pass, ...] = (cse, dce, fuse_rows, fuse_pointwise, dce)
 
 # Importing these has filled the table of lower rules.
-RULE_MODULES = (cumulative, matmul, pointwise, reduce, row, sort, window)
+RULE_MODULES = (
+    cumulative,
+    matmul,
+    pointwise,
+    reduce,
+    row,
+    scatter,
+    sort,
+    update_slice,
+    window,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from poot.core.ops.window import ReduceWindow
 from poot.testing import (  # noqa: F401 (they fill the table)
     _jax_elementwise,
     _jax_indexing,
+    _jax_scatter,
     _jax_tensor,
 )
 from poot.testing._jax_table import Array, deviates, jax

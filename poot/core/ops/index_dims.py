@@ -79,6 +79,38 @@ class GatherDims(Parameters):
             )
 
 
+@dataclass(frozen=True, slots=True)
+class ScatterDims(Parameters):
+    """The axes of a scatter: those of the gather that reads where it writes.
+
+    `update_window_dims` are axes of the updates, as `offset_dims` of a gather's result.
+    """
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+    @property
+    def gather(self) -> GatherDims:
+        return GatherDims(
+            self.update_window_dims,
+            self.inserted_window_dims,
+            self.scatter_dims_to_operand_dims,
+            self.operand_batching_dims,
+            self.scatter_indices_batching_dims,
+        )
+
+    def window(self, ndim: int, updates: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of a window along all axes of an operand of `ndim` axes."""
+        sizes = [1] * ndim
+        axes = self.gather.window_dims(ndim)
+        for axis, place in zip(axes, self.update_window_dims, strict=True):
+            sizes[axis] = updates[place]
+        return tuple(sizes)
+
+
 def _require_axes(where: str, what: str, axes: Sequence[int], ndim: int) -> None:
     """Raise ShapeError unless these are axes of `ndim`, in order, none twice."""
     if list(axes) != sorted({axis for axis in axes if 0 <= axis < ndim}):

@@ -8,6 +8,7 @@ from poot.core.oracle import (  # noqa: F401 (they fill the table)
     matmul,
     random,
     reduce,
+    scatter,
     shape,
     sort,
     window,

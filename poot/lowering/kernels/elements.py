@@ -26,6 +26,18 @@ def needs_words(dtype: DType, info: DeviceInfo) -> bool:
     return dtype.itemsize == 2 and not (info.storage16 and info.int16)
 
 
+def clamped_index(k: KernelBuilder, value: Value, dtype: DType, size: Size) -> Value:
+    """An integer of `dtype` in compute form as the nearest index below `size`."""
+    last = k.value(k.sub(size, 1))
+    if dtype.is_signed:
+        value = k.max(value, 0)
+    if value.ty.scalar.bits == 64:
+        value = k.convert(k.min(value, k.convert(last, value.ty)), U32)
+    else:
+        value = k.min(k.bitcast(value, U32), last)
+    return k.assume_below(value, size) if isinstance(size, int) else value
+
+
 def store_element(
     k: KernelBuilder,
     pointer: Pointer,

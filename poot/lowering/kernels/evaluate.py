@@ -21,6 +21,7 @@ from poot.lowering.kernels.coordinates import (
     Lanes,
     Strided,
 )
+from poot.lowering.kernels.elements import clamped_index
 from poot.lowering.kernels.elementwise import (
     apply_lanes,
     counted,
@@ -405,20 +406,9 @@ class Evaluator:
 
     def _clamped(self, wanted: Pack, dtype: DType, size: Size) -> Coordinate:
         """Integers as a coordinate, the nearest below `size`."""
-        values = tuple(self._clamp(value, dtype, size) for value in wanted)
+        values = tuple(clamped_index(self.k, v, dtype, size) for v in wanted)
         places = tuple(self.coordinates.linear(value) for value in values)
         return Strided(places[0], 0) if len(places) == 1 else Lanes(places)
-
-    def _clamp(self, value: Value, dtype: DType, size: Size) -> Value:
-        k = self.k
-        last = k.value(k.sub(size, 1))
-        if dtype.is_signed:
-            value = k.max(value, 0)
-        if value.ty.scalar.bits == 64:
-            value = k.convert(k.min(value, k.convert(last, value.ty)), U32)
-        else:
-            value = k.min(k.bitcast(value, U32), last)
-        return k.assume_below(value, size) if isinstance(size, int) else value
 
     def _is_below(self, value: Value, size: Size) -> Value:
         """Whether an integer is in 0..size-1; negative ones are large if unsigned."""

@@ -9,7 +9,7 @@ from poot.core.graph import Graph
 from poot.core.ops.shape import Reshape
 from poot.core.types import Storage
 from poot.lowering.plan.layout import ALIGNMENT, padded
-from poot.lowering.plan.state import can_overwrite
+from poot.lowering.plan.state import UPDATES, can_overwrite
 from poot.lowering.program import (
     BufferRange,
     ResultSpec,
@@ -132,9 +132,26 @@ class _FrameMaker:
             self.graph, self.uses, pair.input, maker
         ):
             frame.homes[base] = target
+            self._chain_updates(maker, pair.input, target)
         else:
             frame.stored.add(base)
             frame.late.append((base, target))
+
+    def _chain_updates(self, maker: int, state: ValueId, target: BufferRange) -> None:
+        """Have each of a row of updates of the state made in its buffer too."""
+        shown = {output.value for output in self.graph.outputs}
+        eqn = self.graph.eqns[maker]
+        while isinstance(eqn.op, UPDATES):
+            before, *others = eqn.inputs
+            if before in others or before in shown or before not in self.definitions:
+                return
+            earlier = self.definitions[before]
+            if self.uses[before] != [maker] or not can_overwrite(
+                self.graph, self.uses, state, earlier
+            ):
+                return
+            self.frame.homes[before] = target
+            maker, eqn = earlier, self.graph.eqns[earlier]
 
     def _take_result(self, value: ValueId) -> None:
         """Add a result; the first of a state's next value is the state's buffer."""

@@ -11,6 +11,7 @@ from poot.core.op import Op
 from poot.core.ops.composite import Fused
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
 from poot.core.ops.random import Threefry2x32
+from poot.core.ops.scatter import DynamicUpdateSlice, Scatter, ScatterUpdate
 from poot.lowering.plan.layout import VIEWS
 
 ELEMENTWISE: tuple[type[Op], ...] = (
@@ -22,6 +23,9 @@ ELEMENTWISE: tuple[type[Op], ...] = (
     Clamp,
     Threefry2x32,
 )
+
+# Ops that change some elements of operand 0, and of it read only these.
+UPDATES: tuple[type[Op], ...] = (DynamicUpdateSlice, Scatter, ScatterUpdate)
 
 
 def can_overwrite(
@@ -50,6 +54,8 @@ def _same_index(eqn: Eqn, state: ValueId, graph: Graph) -> bool:
     shape = graph.type(state).shape
     if any(graph.type(out).shape != shape for out in eqn.outs):
         return False
+    if isinstance(eqn.op, UPDATES):
+        return state not in eqn.inputs[1:]
     if isinstance(eqn.op, Fused):
         body = eqn.op.body
         read = [
