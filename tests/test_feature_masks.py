@@ -18,7 +18,8 @@ from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.errors import CapabilityError
 from poot.core.ops.composite import FusedRow
-from poot.core.ops.matmul import MatMul
+from poot.core.ops.conv import Conv
+from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.interpreters.backend import use_backend
 from poot.interpreters.backend_vulkan import VulkanBackend
@@ -45,7 +46,10 @@ MASKS: dict[str, dict[str, bool]] = {
     "no int64": {"int64": False},
     "no subgroup arithmetic": {"subgroup_arithmetic": False},
 }
-ACROSS_ELEMENTS = (Reduce, ArgReduce, MatMul, FusedRow)
+ACROSS_ELEMENTS = (
+    *(Reduce, ArgReduce, FusedRow),
+    *(MatMul, DotGeneral, IndexedMatMul, Conv),
+)
 
 
 def concerns(mask: str, row: OpRow, dtype: DType) -> bool:

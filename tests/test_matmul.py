@@ -14,7 +14,7 @@ from poot.core.ops.matmul import MatMul
 from poot.core.ops.shape import Broadcast, Slice, Transpose
 from poot.lowering.device_info import DeviceKind
 from poot.lowering.kernels.contraction_lanes import Block
-from poot.lowering.kernels.matmul import choose
+from poot.lowering.kernels.contraction_schedule import Extent, choose
 from tests.kernel_harness import device, plan_graph, run_graph, type_of
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
@@ -158,12 +158,12 @@ def test_tiles_fit_the_device():
     info = device().info.masked(
         kind=DeviceKind.DISCRETE, max_shared_bytes=4096, max_workgroup_invocations=64
     )
-    tile = choose(512, 512, info).tile
+    tile = choose(Extent(512, 512), info).tile
     assert tile.shared_bytes(8) <= 4096
     assert tile.invocations <= 64
     tiny = info.masked(max_shared_bytes=64, subgroup_arithmetic=False)
     with pytest.raises(LimitError, match="shared memory"):
-        choose(512, 512, tiny)
+        choose(Extent(512, 512), tiny)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_much_work_takes_large_blocks_a_subgroup(m, n, k, block):
     info = device().info
     if not info.is_cpu:
         pytest.skip("subgroups hand rows round by shuffles on CPU devices only")
-    assert choose(m, n, info, k).block == block
+    assert choose(Extent(m, n, k), info).block == block
     rng = np.random.default_rng(m)
     a = small_integers(rng, (m, k), np.float32)
     b = small_integers(rng, (k, n), np.float32)

@@ -19,8 +19,8 @@ from poot.core.errors import DeviceLost, LimitError
 from poot.interpreters.backend import backend, use_backend
 from poot.interpreters.backend_vulkan import VulkanBackend
 from poot.lowering.device_info import DeviceInfo, DeviceKind
+from poot.lowering.kernels.contraction_schedule import Extent, choose
 from poot.lowering.kernels.contraction_tile import Tile
-from poot.lowering.kernels.matmul import choose
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.types import F32
 from poot.vulkan.binding import CallCounter
@@ -308,7 +308,7 @@ def test_shared_memory_and_workgroup_limits() -> None:
     for most in (32768, 4096, 2048):
         profile = {"kind": DeviceKind.DISCRETE, "max_shared_bytes": most}
         limited = backend().info.masked(**profile)
-        assert choose(4096, 4096, limited).tile.shared_bytes(4) <= most
+        assert choose(Extent(4096, 4096), limited).tile.shared_bytes(4) <= most
         assert_exact(graph, [a, b], profile)
     few = {"max_workgroup_invocations": 32, "max_workgroup_size": (32, 32, 32)}
     assert_exact(graph, [a, b], few)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from poot.core.graph import Graph
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
+    conv,
     cumulative,
     matmul,
     pointwise,
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (cse, dce, fuse_rows, fuse_pointwise, dce)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
+    conv,
     cumulative,
     matmul,
     pointwise,

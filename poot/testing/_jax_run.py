@@ -12,12 +12,14 @@ from poot.core import dtypes
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
+from poot.core.ops.conv import Conv
 from poot.core.ops.cumulative import Cumulative
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Unary
-from poot.core.ops.matmul import MatMul
+from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.ops.reduce import Reduce
 from poot.core.ops.window import ReduceWindow
 from poot.testing import (  # noqa: F401 (they fill the table)
+    _jax_contraction,
     _jax_elementwise,
     _jax_indexing,
     _jax_scatter,
@@ -29,6 +31,7 @@ from poot.testing._jax_table import Array, deviates, jax
 _CALCULATES = (
     *(Unary, Binary, Compare, Cast, Clamp),
     *(Reduce, Cumulative, ReduceWindow, MatMul),
+    *(DotGeneral, IndexedMatMul, Conv),
 )
 _SHARES_F32_EXPONENT = (dtypes.float32.numpy, dtypes.bfloat16.numpy)
 _SMALLEST_NORMAL_F32 = 2.0**-126

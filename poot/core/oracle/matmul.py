@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from poot.core.ops.matmul import MatMul
+from poot.core.dtypes import DType
+from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.oracle.table import Arithmetic, Array, impl
 
 _DIGIT_BITS = 16
@@ -14,10 +17,59 @@ _EXACT_TERMS = 1 << 20
 
 @impl.define(MatMul)
 def _matmul(op: MatMul, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
-    out = a.dtype if op.out is None else op.out.numpy
+    return rounded_sums(arithmetic, op.out, a, wide_matmul(arithmetic, a, b))
+
+
+@impl.define(DotGeneral)
+def _dot_general(op: DotGeneral, arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    rows, columns = op.lhs_free(a.ndim), op.rhs_free(b.ndim)
+    left = a.transpose((*op.lhs_batch, *rows, *op.lhs_contracting))
+    right = b.transpose((*op.rhs_batch, *op.rhs_contracting, *columns))
+    batch = left.shape[: len(op.lhs_batch)]
+    made = tuple(a.shape[axis] for axis in rows)
+    across = tuple(b.shape[axis] for axis in columns)
+    inner = math.prod(a.shape[axis] for axis in op.lhs_contracting)
+    matrices = left.reshape((*batch, math.prod(made), inner))
+    others = right.reshape((*batch, inner, math.prod(across)))
+    sums = wide_matmul(arithmetic, matrices, others)
+    return rounded_sums(arithmetic, op.out, a, sums.reshape(batch + made + across))
+
+
+@impl.define(IndexedMatMul)
+def _indexed_matmul(
+    op: IndexedMatMul, arithmetic: Arithmetic, x: Array, w: Array, idx: Array
+) -> Array:
+    # Clamped as Python's integers: u64 does not fit NumPy's indices.
+    chosen = np.array([min(max(int(i), 0), w.shape[0] - 1) for i in idx], np.intp)
+    result = np.zeros(
+        (x.shape[0], w.shape[2]), x.dtype if op.out is None else op.out.numpy
+    )
+    for expert in np.unique(chosen):
+        rows = chosen == expert
+        sums = wide_matmul(arithmetic, x[rows], w[expert])
+        result[rows] = rounded_sums(arithmetic, op.out, x, sums)
+    return result
+
+
+def wide_matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    """Matrix products of floats in f64, of integers mod 2^64.
+
+    Sums start from +0, so that none is -0.
+    """
     if a.dtype.kind in "iu":
-        return _integer_matmul(a, b).astype(out)
-    return arithmetic.round(np.matmul(arithmetic.widen(a), arithmetic.widen(b)), out)
+        return _integer_matmul(a, b)
+    sums: Array = np.matmul(arithmetic.widen(a), arithmetic.widen(b)) + 0.0
+    return sums
+
+
+def rounded_sums(
+    arithmetic: Arithmetic, out: DType | None, operand: Array, sums: Array
+) -> Array:
+    """Sums of products in the dtype `out`, or in the operand's where that is None."""
+    dtype = operand.dtype if out is None else out.numpy
+    return (
+        sums.astype(dtype) if sums.dtype.kind in "iu" else arithmetic.round(sums, dtype)
+    )
 
 
 def _digits(x: Array) -> list[Array]:

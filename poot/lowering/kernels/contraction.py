@@ -1,4 +1,4 @@
-"""Contractions as data: what a matmul kernel computes, apart from how.
+"""Contractions as data: what a contraction kernel computes, apart from how.
 
 Sizes and strides are part of the kernel, or `Word`s that each launch carries.
 """
@@ -10,17 +10,29 @@ from dataclasses import dataclass
 
 from poot.core.dtypes import DType
 from poot.lowering.kernels.region import Dim, Word
-from poot.lowering.plan.layout import Layout, View, collapse
+from poot.lowering.plan.layout import Layout
 
 # Elements of a chunk: what one lane loads at once where they stand side by side.
 CHUNK = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Walk:
+    """Where element i of several axes, walked row-major as one, stands.
+
+    A tensor's own axes, merged where one stride walks several; none means that all
+    elements stand at one place. The size of the first axis is of no account.
+    """
+
+    sizes: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """One operand: element (batch, outer, k) at offset + batch . strides + ….
 
-    `outer` is the row of the left or the column of the right operand.
+    `outer` is the row of the left or the column of the right operand, `inner` is k.
     """
 
     dtype: DType
@@ -28,32 +40,48 @@ class Side:
     bound: Dim
     offset: Dim
     batch: tuple[Dim, ...]
-    outer: Dim
-    inner: Dim
+    outer: Walk
+    inner: Walk
     # The axis along which chunks are contiguous and aligned: "inner", "outer" or "".
     vector: str
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The result: element (batch, row, column), all batches dense."""
+    """The result: element (split, batch, row, column)."""
 
     dtype: DType
     indirect: bool
     bound: Dim
-    batch: Dim
-    row: Dim
-    column: Dim
+    split: Dim
+    batch: tuple[Dim, ...]
+    row: Walk
+    column: Walk
     # Whether chunks along the columns are contiguous, whole and aligned.
     vector: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Indices (one a batch, the first batch axis) that pick what `right` reads there.
+
+    The place along the right operand's first batch axis is the index, clamped to
+    `count`.
+    """
+
+    dtype: DType
+    indirect: bool
+    bound: Dim
+    offset: Dim
+    stride: Dim
+    count: Dim
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """target[b, m, n] = sum over k of left[b, m, k] * right[b, n, k].
 
-    With several splits, split s sums k from s * span on and writes target batch
-    s * batches + b.
+    With several splits, split s sums k from s * span on.
     """
 
     batch: tuple[Dim, ...]
@@ -68,6 +96,7 @@ class Contraction:
     splits: int
     # Upper bound of `span`, for the loops of kernels that serve all shapes.
     span_limit: int
+    choice: Choice | None = None
 
 
 class Words:
@@ -83,28 +112,33 @@ class Words:
         self.words.append(size)
         return Word(len(self.words) - 1)
 
-
-def merged_batch(
-    a: View, b: View, axes: int
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Sizes and both operands' strides of the batch axes, merged where they can be."""
-    from_a = Layout(a.shape[:axes], a.layout.strides[:axes])
-    from_b = Layout(b.shape[:axes], b.layout.strides[:axes])
-    sizes, (merged_a, merged_b) = collapse(a.shape[:axes], from_a, from_b)
-    return sizes, merged_a.strides, merged_b.strides
+    def walk(self, layout: Layout) -> Walk:
+        """Of axes that are merged already."""
+        return Walk(
+            (1, *(self.dim(size) for size in layout.shape[1:]))[: len(layout.shape)],
+            tuple(self.dim(stride) for stride in layout.strides),
+        )
 
 
-def vector_axis(
-    view: View, batch: Sequence[int], outer: int, inner: int, sizes: tuple[int, int]
-) -> str:
+def vector_axis(offset: int, batch: Sequence[int], outer: Layout, inner: Layout) -> str:
     """Along which axis whole chunks of the operand are contiguous and aligned.
 
-    `outer` and `inner` are strides; `sizes` the extents of the two axes.
+    `batch` are strides; the axes of `outer` and `inner` are merged already.
     """
-    if any(stride % CHUNK for stride in (*batch, view.layout.offset)):
-        return ""
-    if inner == 1 and outer % CHUNK == 0 and sizes[1] >= CHUNK:
+    others = (*batch, offset)
+    # A last chunk along a lone axis k may reach past its end: nothing is added there.
+    ragged = len(inner.shape) == 1 and inner.shape[0] >= CHUNK
+    if chunks_run(inner, (*others, *outer.strides), ragged):
         return "inner"
-    if outer == 1 and inner % CHUNK == 0 and sizes[0] % CHUNK == 0:
-        return "outer"
-    return ""
+    return "outer" if chunks_run(outer, (*others, *inner.strides)) else ""
+
+
+def chunks_run(axes: Layout, others: Sequence[int], ragged: bool = False) -> bool:
+    """Whether chunks along the last of merged axes are contiguous and aligned.
+
+    `others` are all strides of other axes. A `ragged` axis may end amid a chunk.
+    """
+    if axes.strides[-1:] != (1,) or any(step % CHUNK for step in others):
+        return False
+    whole = ragged or axes.shape[-1] % CHUNK == 0
+    return whole and not any(step % CHUNK for step in axes.strides[:-1])

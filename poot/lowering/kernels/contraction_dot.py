@@ -43,6 +43,8 @@ def _lane_sum(frame: Frame, row: Size, column: Size) -> Value:
     k, lanes = frame.k, frame.k.subgroup_size
     lane = k.subgroup_lane()
     sums = frame.zeros(CHUNK)
+    frame.left.find([row])
+    frame.right.find([column])
     step = lanes * CHUNK
     whole = k.mul(k.index_div(frame.depth, step), step)
     most = frame.problem.span_limit // step + 1

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from poot.core.dtypes import DType
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.contraction import CHUNK, Contraction, Side
+from poot.lowering.kernels.contraction import CHUNK, Contraction, Side, Walk
 from poot.lowering.kernels.elements import (
+    clamped_index,
     load_run,
     store_element,
     store_run,
@@ -44,12 +45,28 @@ class Frame:
         left, right, target = problem.left, problem.right, problem.target
         self._left = k.operand("left", Access.READ, indirect=left.indirect)
         self._right = k.operand("right", Access.READ, indirect=right.indirect)
+        if problem.choice is not None:
+            indirect = problem.choice.indirect
+            self._choice = k.operand("choice", Access.READ, indirect=indirect)
         self._target = k.operand("target", Access.WRITE, indirect=target.indirect)
         self.sum_type = accumulator(target.dtype)
         self.m, self.n = self.size(problem.m), self.size(problem.n)
 
     def size(self, dim: Dim) -> Size:
         return dim if isinstance(dim, int) else self.k.metadata(dim.number)
+
+    def place(self, walk: Walk, index: Size) -> Size:
+        """Where the element at `index` of a walk stands."""
+        k = self.k
+        place: Size = 0
+        for axis in reversed(range(len(walk.strides))):
+            stride = self.size(walk.strides[axis])
+            at = index
+            if axis > 0:
+                size = self.size(walk.sizes[axis])
+                at, index = k.index_rem(index, size), k.index_div(index, size)
+            place = k.add(place, k.mul(at, stride))
+        return place
 
     @contextmanager
     def workgroup(self, tiles: Size) -> Iterator[Size]:
@@ -80,8 +97,23 @@ class Frame:
             self.start, self.depth = 0, depth
         places = self._places(batch, sizes)
         self.left = Reader(self, problem.left, self._left, places)
-        self.right = Reader(self, problem.right, self._right, places)
-        self._base = k.mul(group, self.size(problem.target.batch))
+        self.right = Reader(self, problem.right, self._right, self._chosen(places))
+        base = k.mul(split, self.size(problem.target.split))
+        for place, stride in zip(places, problem.target.batch, strict=True):
+            base = k.add(base, k.mul(place, self.size(stride)))
+        self._base = base
+
+    def _chosen(self, places: list[Size]) -> list[Size]:
+        """The right operand's place along each batch axis."""
+        k, choice = self.k, self.problem.choice
+        if choice is None:
+            return places
+        row = places[0] if places else 0
+        at = k.add(self.size(choice.offset), k.mul(row, self.size(choice.stride)))
+        bound = self.size(choice.bound)
+        found = load_element(k, self._choice, choice.dtype, k.value(at), bound)
+        index = clamped_index(k, found, choice.dtype, self.size(choice.count))
+        return [index, *places[1:]]
 
     def _places(self, batch: Size, sizes: Sequence[Size]) -> list[Size]:
         """The place along each batch axis."""
@@ -103,20 +135,27 @@ class Frame:
     def store(self, row: Size, column: Size, values: Sequence[Value]) -> None:
         """Write neighbouring columns of a row, those that exist."""
         k, target = self.k, self.problem.target
-        row_stride, step = self.size(target.row), self.size(target.column)
+        values = [self._without_sign(value) for value in values]
         bound = self.size(target.bound)
-        start = k.add(self._base, k.mul(row, row_stride))
+        start = k.add(self._base, self.place(target.row, row))
         with k.when(k.lt(k.value(row), self.m)):
             if target.vector and len(values) == CHUNK:
                 with k.when(k.lt(k.value(column), self.n)):
-                    at = k.value(k.add(start, column))
+                    at = k.value(k.add(start, self.place(target.column, column)))
                     store_run(k, self._target, target.dtype, at, values, bound)
                 return
             for lane, value in enumerate(values):
                 here = k.add(column, lane)
                 with k.when(k.lt(k.value(here), self.n)):
-                    at = k.value(k.add(start, k.mul(here, step)))
+                    at = k.value(k.add(start, self.place(target.column, here)))
                     store_element(k, self._target, target.dtype, at, value, bound)
+
+    def _without_sign(self, sum: Value) -> Value:
+        """+0 for -0: some drivers drop the +0 that sums start from, others do not."""
+        if not self.sum_type.is_float:
+            return sum
+        zero = self.k.const(self.sum_type, 0)
+        return self.k.select(self.k.eq(sum, zero), zero, sum)
 
 
 class Reader:
@@ -129,9 +168,8 @@ class Reader:
         self._frame = frame
         self._side = side
         self._pointer = pointer
-        self._outer, self._inner = frame.size(side.outer), frame.size(side.inner)
         self._bound = frame.size(side.bound)
-        base = k.add(frame.size(side.offset), k.mul(frame.start, self._inner))
+        base = frame.size(side.offset)
         for place, stride in zip(places, side.batch, strict=True):
             base = k.add(base, k.mul(place, frame.size(stride)))
         self._base = base
@@ -140,10 +178,20 @@ class Reader:
     def vector(self) -> str:
         return self._side.vector
 
+    def _outer_place(self, outer: Size) -> Size:
+        place = self._frame.place(self._side.outer, outer)
+        return self._frame.k.add(self._base, place)
+
+    def find(self, outers: Sequence[Size]) -> None:
+        """Before a loop: find rows or columns whose places take divisions to find."""
+        if len(self._side.outer.strides) > 1:
+            for outer in outers:
+                self._outer_place(outer)
+
     def _at(self, outer: Size, inner: Size) -> Size:
-        k = self._frame.k
-        row = k.add(self._base, k.mul(outer, self._outer))
-        return k.add(row, k.mul(inner, self._inner))
+        k, frame = self._frame.k, self._frame
+        place = frame.place(self._side.inner, k.add(frame.start, inner))
+        return k.add(self._outer_place(outer), place)
 
     def element(self, outer: Size, inner: Size) -> Value:
         """One element; some other one where the place is outside the operand."""
@@ -164,6 +212,13 @@ class Reader:
             return self.run(outer, inner)
         k = self._frame.k
         return [self.element(outer, k.add(inner, i)) for i in range(CHUNK)]
+
+    def along_outer(self, outer: Size, inner: Size) -> list[Value]:
+        """(outer, inner), (outer + 1, inner), …: CHUNK of them."""
+        if self.vector == "outer":
+            return self.run(outer, inner)
+        k = self._frame.k
+        return [self.element(k.add(outer, o), inner) for o in range(CHUNK)]
 
     def block(self, outer: Size, inner: Size) -> list[list[Value]]:
         """CHUNK x CHUNK elements, by k and then by row or column."""

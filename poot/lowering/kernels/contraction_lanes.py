@@ -83,6 +83,9 @@ def _sum(
     my_row = k.add(first_row, k.index_rem(lane, rows))
     my_rows = [k.min(k.add(my_row, skip), last) for skip in range(0, rows, lanes)]
     my_inner = k.mul(k.index_div(lane, rows), CHUNK)
+    places = [k.add(column, c) for column in columns for c in range(CHUNK)]
+    frame.left.find(my_rows)
+    frame.right.find(places)
     whole = k.mul(k.index_div(frame.depth, step), step)
     most = frame.problem.span_limit // step + 1
     with k.loop(whole, step=step, max_trips=most) as at:
@@ -95,7 +98,6 @@ def _sum(
         return
     with k.loop(frame.depth, start=whole, max_trips=step) as at:
         held = [[frame.left.element(row, at)] for row in my_rows]
-        places = [k.add(column, c) for column in columns for c in range(CHUNK)]
         mine = [[frame.right.element(place, at) for place in places]]
         _update(frame, sums, held, mine, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from poot.lowering.device_info import DeviceInfo
@@ -50,10 +51,15 @@ def tile_kernel(info: DeviceInfo, problem: Contraction, tile: Tile) -> Kernel:
         row = k.mul(k.index_div(number, tiles_n), tile.rows)
         column = k.mul(k.index_rem(number, tiles_n), tile.columns)
         sums = [frame.zeros(CHUNK) for _ in range(CHUNK)]
+        parts = (
+            (frame.left, left, tile.rows, row, frame.m),
+            (frame.right, right, tile.columns, column, frame.n),
+        )
+        fills = [Fill(frame, tile, *part) for part in parts]
         most = problem.span_limit // tile.depth + 1
         with k.loop(frame.depth, step=tile.depth, max_trips=most) as at:
-            _fill(frame, frame.left, left, tile.rows, row, frame.m, at, tile)
-            _fill(frame, frame.right, right, tile.columns, column, frame.n, at, tile)
+            for fill in fills:
+                fill.run(at)
             k.barrier()
             for i in range(tile.depth):
                 _update(
@@ -89,55 +95,64 @@ def _update(
             frame.accumulate(sum, a, b)
 
 
-def _fill(
-    frame: Frame,
-    source: Reader,
-    target: Shared,
-    width: int,
-    first: Size,
-    limit: Size,
-    at: Value,
-    tile: Tile,
-) -> None:
-    """Bring `depth` x `width` elements to shared memory, zeros past the end of k."""
-    k = frame.k
-    chunks = tile.depth * width // CHUNK
-    local = k.local_index()
-    inner_first = source.vector != "outer"
-    for round in range(-(-chunks // tile.invocations)):
-        number = k.add(local, round * tile.invocations)
-        with k.when(k.lt(k.value(number), chunks)):
-            if inner_first:
+class Fill:
+    """How a workgroup brings its rows or columns of an operand to shared memory."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        tile: Tile,
+        source: Reader,
+        target: Shared,
+        width: int,
+        first: Size,
+        limit: Size,
+    ) -> None:
+        self._frame, self._tile = frame, tile
+        self._source, self._target, self._width = source, target, width
+        self._inner_first = source.vector != "outer"
+        last = frame.k.sub(limit, 1)
+        self._chunks: list[tuple[Size, Size, Size, Size]] = []
+        for number, outer, depth in self._walk():
+            row = frame.k.add(first, outer)
+            # Chunks along the outer axis are whole ones, and bounded by the operand.
+            row = frame.k.min(row, last) if self._inner_first else row
+            self._chunks.append((number, outer, depth, row))
+        source.find([row for *_, row in self._chunks])
+
+    def _walk(self) -> Iterator[tuple[Size, Size, Size]]:
+        """The chunks of an invocation: number, place along the tile, and along k."""
+        k, tile, width = self._frame.k, self._tile, self._width
+        for round in range(-(-tile.depth * width // CHUNK // tile.invocations)):
+            number = k.add(k.local_index(), round * tile.invocations)
+            if self._inner_first:
                 per_row = tile.depth // CHUNK
                 outer = k.index_div(number, per_row)
-                depth = k.mul(k.index_rem(number, per_row), CHUNK)
+                yield number, outer, k.mul(k.index_rem(number, per_row), CHUNK)
             else:
                 per_row = width // CHUNK
-                depth = k.index_div(number, per_row)
                 outer = k.mul(k.index_rem(number, per_row), CHUNK)
-            values = _chunk(frame, source, k.add(first, outer), limit, at, depth)
-            for i, value in enumerate(values):
-                d, o = (i, 0) if inner_first else (0, i)
-                place = k.mul(k.add(depth, d), width)
-                target.store(k.add(place, k.add(outer, o)), value)
+                yield number, outer, k.index_div(number, per_row)
 
+    def run(self, at: Value) -> None:
+        """Bring `depth` x `width` elements from `at` on, zeros past the end of k."""
+        k, width = self._frame.k, self._width
+        for number, outer, depth, row in self._chunks:
+            with k.when(k.lt(k.value(number), self._tile.depth * width // CHUNK)):
+                values = self._chunk(row, k.add(at, depth))
+                for i, value in enumerate(values):
+                    d, o = (i, 0) if self._inner_first else (0, i)
+                    place = k.mul(k.add(depth, d), width)
+                    self._target.store(k.add(place, k.add(outer, o)), value)
 
-def _chunk(
-    frame: Frame, source: Reader, outer: Size, limit: Size, at: Value, depth: Size
-) -> list[Value]:
-    """CHUNK elements along k or along the rows; zero where k is past the end."""
-    k = frame.k
-    inner = k.add(at, depth)
-    zero = k.const(frame.sum_type, 0)
-    if source.vector == "outer":
-        inside = k.lt(k.value(inner), frame.depth)
-        return [k.select(inside, v, zero) for v in source.run(outer, inner)]
-    row = k.min(outer, k.sub(limit, 1))
-    if source.vector == "inner":
-        values = source.run(row, inner)
-    else:
-        values = [source.element(row, k.add(inner, i)) for i in range(CHUNK)]
-    return [
-        k.select(k.lt(k.value(k.add(inner, i)), frame.depth), value, zero)
-        for i, value in enumerate(values)
-    ]
+    def _chunk(self, row: Size, inner: Size) -> list[Value]:
+        """CHUNK elements along k or along the rows; zero where k is past the end."""
+        frame, source = self._frame, self._source
+        k, zero = frame.k, frame.k.const(frame.sum_type, 0)
+        if source.vector == "outer":
+            inside = k.lt(k.value(inner), frame.depth)
+            return [k.select(inside, v, zero) for v in source.run(row, inner)]
+        return [
+            k.select(k.lt(k.value(k.add(inner, i)), frame.depth), value, zero)
+            for i, value in enumerate(source.along_inner(row, inner))
+        ]

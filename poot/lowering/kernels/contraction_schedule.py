@@ -1,0 +1,152 @@
+"""How a contraction is computed: the kind of kernel and its sizes, by device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poot.core.errors import LimitError
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction_direct import direct_groups, direct_kernel
+from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
+from poot.lowering.kernels.contraction_lanes import Block, lanes_kernel
+from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
+from poot.lowering.program import Kernel
+
+_BLOCKS = (Block(32, 2), Block(32, 1), Block(16, 2), Block(16, 1), Block(8, 1))
+# What takes the least time to compile. From so many products on, larger blocks pay.
+_SMALL_BLOCK = Block(4, 1)
+_MANY_PRODUCTS = 1 << 23
+# Up to so many rows no two results of a column are worth computing together.
+_FEW_ROWS = 2
+# Sums of fewer products are not shared by a subgroup.
+_SHORT_SUM = 64
+# Invocations that keep a compute unit of a GPU busy.
+_INVOCATIONS_PER_UNIT = 128
+# What the k of a split is a multiple of.
+SPLIT_STEP = 64
+_TILES = (Tile(64, 64, 16), Tile(32, 32, 16), Tile(16, 16, 8), Tile(8, 8, 8))
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a schedule is chosen by: sizes, and how the right operand is stored."""
+
+    m: int
+    n: int
+    k: int = 1
+    batches: int = 1
+    # Whether neighbouring k of a column stand side by side.
+    inner_is_dense: bool = False
+
+    @property
+    def products(self) -> int:
+        return self.m * self.n * self.k * self.batches
+
+    @property
+    def turned(self) -> Extent:
+        """Of the same contraction with the operands exchanged."""
+        return Extent(self.n, self.m, self.k, self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a contraction is computed: the kernel's kind and its sizes."""
+
+    kind: str
+    block: Block = _SMALL_BLOCK
+    tile: Tile = _TILES[0]
+
+    def max_span(self, info: DeviceInfo) -> int:
+        """The most k that one invocation may sum."""
+        if info.max_loop_trips is None:
+            return 1 << 30
+        spare = 256
+        per_trip = {
+            "direct": 1,
+            "dot": info.subgroup_size * CHUNK,
+            "lanes": self.block.step(info.subgroup_size),
+            "tile": self.tile.depth,
+        }[self.kind]
+        trips = info.max_loop_trips - spare
+        return max(trips * per_trip // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
+
+    def kernel(
+        self, info: DeviceInfo, problem: Contraction, m: int, n: int
+    ) -> tuple[Kernel, int]:
+        """The kernel and its workgroups a batch and split."""
+        if self.kind == "direct":
+            return direct_kernel(info, problem), direct_groups(m, n, info)
+        if self.kind == "dot":
+            return dot_kernel(info, problem), dot_groups(m, n, info)
+        if self.kind == "lanes":
+            groups = self.block.count(m, n, info.subgroup_size)
+            return lanes_kernel(info, problem, self.block), groups
+        kernel = tile_kernel(info, problem, self.tile)
+        return kernel, tile_groups(m, n, self.tile)
+
+
+def choose(extent: Extent, info: DeviceInfo) -> Schedule:
+    """The schedule for m rows by n columns, each a sum of k products, in batches."""
+    m, n = extent.m, extent.n
+    if m <= _FEW_ROWS:
+        if extent.k < _SHORT_SUM or _fills(extent, info):
+            return Schedule("direct")
+        if info.subgroup_arithmetic:
+            return Schedule("dot")
+    if _takes_lanes(info):
+        return Schedule("lanes", _block(extent, info.subgroup_size))
+    fitting = [tile for tile in _TILES if _fits(tile, info)]
+    if not fitting:
+        raise LimitError(
+            f"matmul: the smallest tile needs {_TILES[-1].shared_bytes(8)} B of shared "
+            f"memory and {_TILES[-1].invocations} invocations; {info.name} has "
+            f"{info.max_shared_bytes} and {info.max_workgroup_invocations}"
+        )
+    for tile in fitting:
+        if tile_groups(m, n, tile) * extent.batches >= info.compute_units:
+            return Schedule("tile", tile=tile)
+    return Schedule("tile", tile=fitting[-1])
+
+
+def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether columns had better be the rows, for which fewer do."""
+    if extent.n >= extent.m:
+        return False
+    if extent.n <= _FEW_ROWS:
+        return True
+    if not _takes_lanes(info) or extent.products < _MANY_PRODUCTS:
+        return False
+    lanes = info.subgroup_size
+    costs = [
+        _block(one, lanes).cost(one.m, one.n, lanes) for one in (extent, extent.turned)
+    ]
+    return 1.25 * costs[1] < costs[0]
+
+
+def _takes_lanes(info: DeviceInfo) -> bool:
+    return info.is_cpu and info.subgroup_shuffle and info.subgroup_size >= 4
+
+
+def _fills(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether neighbouring invocations had better differ in their columns, not k."""
+    chunks = extent.m * -(-extent.n // CHUNK) * extent.batches
+    per_unit = 1 if info.is_cpu else _INVOCATIONS_PER_UNIT
+    enough = chunks >= max(info.subgroup_size, info.compute_units * per_unit)
+    return enough and not extent.inner_is_dense
+
+
+def _block(extent: Extent, lanes: int) -> Block:
+    """The results of a subgroup: many, unless most would lie past the ends."""
+    if extent.products < _MANY_PRODUCTS:
+        return _SMALL_BLOCK
+    fitting = [b for b in _BLOCKS if b.rows % lanes == 0 or lanes % b.rows == 0]
+    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
+
+
+def _fits(tile: Tile, info: DeviceInfo) -> bool:
+    return (
+        tile.shared_bytes(8) <= info.max_shared_bytes
+        and tile.invocations <= info.max_workgroup_invocations
+        and tile.invocations <= info.max_workgroup_size[0]
+    )
