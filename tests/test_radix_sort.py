@@ -28,6 +28,7 @@ Array = np.ndarray[Any, Any]
 PROFILES: tuple[dict[str, Any], ...] = (
     {},
     {"subgroup_ballot": False},
+    {"subgroup_shuffle": False},
     {"subgroup_ballot": False, "subgroup_shuffle": False},
     {"max_shared_bytes": 16384},
     {"kind": DeviceKind.OTHER},
@@ -180,4 +181,18 @@ def test_too_many_elements() -> None:
     info = DeviceInfo().masked(max_allocation_bytes=1 << 40, max_buffer_bytes=1 << 40)
     keys = np.broadcast_to(np.uint32(0), (1, 1 << 31))
     with pytest.raises(LimitError, match="1 rows of 2147483648 elements; the most is"):
+        program_of(info, [(keys, 8)])
+
+
+def test_too_many_tiles() -> None:
+    """With little shared memory tiles are small."""
+    info = DeviceInfo().masked(
+        max_allocation_bytes=1 << 40,
+        max_buffer_bytes=1 << 40,
+        max_shared_bytes=8192,
+        max_workgroup_invocations=64,
+        subgroup_size=16,
+    )
+    keys = np.broadcast_to(np.uint32(0), (1, (1 << 31) - 1))
+    with pytest.raises(LimitError, match="rows of 2147483647 elements; in tiles of 64"):
         program_of(info, [(keys, 8)])

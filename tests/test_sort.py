@@ -5,6 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from poot.core.builder import Builder
 from poot.core.errors import DTypeError, LimitError, OperandCountError, ShapeError
@@ -21,7 +23,7 @@ from tests.kernel_harness import (
     run_graph,
     type_of,
 )
-from tests.numerics import special_values
+from tests.numerics import random_bits, special_values
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 
@@ -119,6 +121,26 @@ def test_very_long_axes():
     graph = one_op(TopK(64), x)
     for mine, right in zip(run_graph(graph, (x,)), oracle(graph, (x,)), strict=True):
         np.testing.assert_array_equal(mine, right)
+
+
+DTYPES = (np.bool_, np.int8, np.uint16, np.int32, np.uint64, *FLOATS)
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_any_shape_and_keys(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    names = data.draw(st.lists(st.sampled_from(DTYPES), min_size=1, max_size=4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    keys = data.draw(st.integers(1, len(names)))
+    operands = []
+    for dtype in names:
+        few = rng.integers(-2, 3, shape).astype(np.int8).astype(dtype)
+        any_bits = random_bits(rng, type_of(few))
+        operands.append(np.where(rng.random(shape) < 0.8, few, any_bits))
+    op = Sort(axis, keys, data.draw(st.booleans()))
+    assert_exact(one_op(op, *operands), operands, None, True)
 
 
 def test_launches():

@@ -9,10 +9,13 @@ from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.errors import ArgumentError, ShapeError
 from poot.core.ops.elementwise import UnaryOp
+from poot.core.ops.sort import Sort
 from poot.interpreters import reductions, sorting
 from poot.interpreters.arithmetic import (
     add,
+    bitwise_or,
     equal,
+    less,
     less_equal,
     multiply,
     select,
@@ -20,12 +23,15 @@ from poot.interpreters.arithmetic import (
     true_divide,
     unary,
 )
+from poot.interpreters.cumulative import cumsum
 from poot.interpreters.indexing import take_axis
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import cast_to, inexact, promote
-from poot.interpreters.rounding import clip, refuse_out
+from poot.interpreters.rounding import clip, minimum, refuse_out
 from poot.interpreters.shaping import (
+    broadcast_to,
     canonical_axes,
+    expand_dims,
     moveaxis,
     reshape,
     transpose,
@@ -45,16 +51,16 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: None = None,
+    weights: Any = None,
 ) -> Value:
     """What the share `q` (0 to 1) of the elements along axes does not exceed.
 
     Between two elements `method` decides: linear, lower, higher, midpoint, nearest, or
-    inverted_cdf. With a NaN among them the result is NaN. Several `q` (one axis) give
-    a first axis.
+    inverted_cdf, which takes `weights` too: of the array's shape or that of the axes.
+    With a NaN among them the result is NaN. Several `q` (one axis) give a first axis.
     """
     options = _Options("quantile", axis, method, keepdims, False)
-    return options.refuse(out, overwrite_input, weights).of(a, q, 1)
+    return options.refuse(out, overwrite_input).of(a, q, 1, weights)
 
 
 def nanquantile(
@@ -66,11 +72,11 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: None = None,
+    weights: Any = None,
 ) -> Value:
     """As `quantile`, of the elements that are not NaN; NaN where there is none."""
     options = _Options("nanquantile", axis, method, keepdims, True)
-    return options.refuse(out, overwrite_input, weights).of(a, q, 1)
+    return options.refuse(out, overwrite_input).of(a, q, 1, weights)
 
 
 def percentile(
@@ -82,11 +88,11 @@ def percentile(
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: None = None,
+    weights: Any = None,
 ) -> Value:
     """As `quantile`, with `q` from 0 to 100."""
     options = _Options("percentile", axis, method, keepdims, False)
-    return options.refuse(out, overwrite_input, weights).of(a, q, 100)
+    return options.refuse(out, overwrite_input).of(a, q, 100, weights)
 
 
 def nanpercentile(
@@ -98,11 +104,11 @@ def nanpercentile(
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: None = None,
+    weights: Any = None,
 ) -> Value:
     """As `nanquantile`, with `q` from 0 to 100."""
     options = _Options("nanpercentile", axis, method, keepdims, True)
-    return options.refuse(out, overwrite_input, weights).of(a, q, 100)
+    return options.refuse(out, overwrite_input).of(a, q, 100, weights)
 
 
 def median(
@@ -114,7 +120,7 @@ def median(
 ) -> Value:
     """The element in the middle along axes, or the mean of the two; NaN with a NaN."""
     options = _Options("median", axis, "midpoint", keepdims, False)
-    return options.refuse(out, overwrite_input, None).of(a, 0.5, 1)
+    return options.refuse(out, overwrite_input).of(a, 0.5, 1)
 
 
 def nanmedian(
@@ -126,7 +132,7 @@ def nanmedian(
 ) -> Value:
     """The median along axes of what is not NaN; of nothing: NaN."""
     options = _Options("nanmedian", axis, "midpoint", keepdims, True)
-    return options.refuse(out, overwrite_input, None).of(a, 0.5, 1)
+    return options.refuse(out, overwrite_input).of(a, 0.5, 1)
 
 
 class _Options:
@@ -143,18 +149,16 @@ class _Options:
         self.where, self.axis, self.method = where, axis, method
         self.keepdims, self.skips_nan = keepdims, skips_nan
 
-    def refuse(self, out: Any, overwrite_input: bool, weights: Any) -> _Options:
+    def refuse(self, out: Any, overwrite_input: bool) -> _Options:
         refuse_out(self.where, out)
         if overwrite_input:
             raise ArgumentError(
                 f"poot.numpy.{self.where}: arrays never change, so that there is no "
                 "overwrite_input"
             )
-        if weights is not None:
-            raise ArgumentError(f"poot.numpy.{self.where} does not take weights=")
         return self
 
-    def of(self, a: Any, q: Any, whole: float) -> Value:
+    def of(self, a: Any, q: Any, whole: float, weights: Any = None) -> Value:
         """The quantiles; `q` is out of `whole`."""
         x, share = asarray(a), asarray(q)
         if share.ndim > 1:
@@ -166,20 +170,53 @@ class _Options:
         share = cast_to(share, compute).with_weak(False)
         share = share if whole == 1 else true_divide(share, float(whole))
         axes = canonical_axes(self.axis, x.ndim, self.where)
-        rows = self._rows(cast_to(x, dtype).with_weak(False), axes)
-        found = self._of_rows(rows, reshape(share, (share.size,)), compute)
+        rows = _rows(cast_to(x, dtype).with_weak(False), axes)
+        flat = reshape(share, (share.size,))
+        if weights is None:
+            found = self._of_rows(sorting.sort(rows), flat, compute)
+        else:
+            spread = self._spread(cast_to(asarray(weights), compute), x, axes)
+            found = self._of_weighted(rows, _rows(spread, axes), flat)
         found = cast_to(found, dtype)
         kept = [1 if i in axes else size for i, size in enumerate(x.shape)]
         if not self.keepdims:
             kept = [size for i, size in enumerate(x.shape) if i not in axes]
         return reshape(moveaxis(found, -1, 0), (*share.shape, *kept))
 
-    def _rows(self, x: Value, axes: tuple[int, ...]) -> Value:
-        """The elements that each result is of, sorted along a new last axis."""
-        others = [i for i in range(x.ndim) if i not in axes]
-        count = math.prod(x.shape[i] for i in axes)
-        moved = transpose(x, [*others, *axes])
-        return sorting.sort(reshape(moved, [*(x.shape[i] for i in others), count]))
+    def _spread(self, weights: Value, x: Value, axes: tuple[int, ...]) -> Value:
+        """The weights of all elements."""
+        if self.method != "inverted_cdf":
+            raise ArgumentError(
+                f"poot.numpy.{self.where}: method {self.method!r} takes no weights; "
+                "'inverted_cdf' does"
+            )
+        if weights.shape == x.shape:
+            return weights
+        sizes = tuple(x.shape[i] for i in axes)
+        if self.axis is None or weights.shape != sizes:
+            raise ShapeError(
+                f"poot.numpy.{self.where}: weights have shape {weights.shape}, takes "
+                f"{x.shape}" + (f" or {sizes}" if self.axis is not None else "")
+            )
+        order = sorted(range(len(axes)), key=axes.__getitem__)
+        shape = [size if i in axes else 1 for i, size in enumerate(x.shape)]
+        return broadcast_to(reshape(transpose(weights, order), shape), x.shape)
+
+    def _of_weighted(self, rows: Value, weights: Value, share: Value) -> Value:
+        """The first element at which the weights so far reach their share."""
+        values, heavy = Sort(rows.ndim - 1).bind(rows, weights)
+        nan = unary(UnaryOp.ISNAN, values)
+        bad = bitwise_or(less(heavy, 0.0), unary(UnaryOp.ISNAN, heavy))
+        so_far = cumsum(select(bitwise_or(bad, nan), 0.0, heavy), -1)
+        target = multiply(share, so_far[..., -1:])
+        below = less(expand_dims(so_far, -2), expand_dims(target, -1))
+        numbers = reductions.sum(unary(UnaryOp.NOT, nan), -1, keepdims=True)
+        last = clip(subtract(numbers, 1), 0)
+        place = minimum(reductions.sum(below, -1, dtype=dtypes.int32.numpy), last)
+        spoiled = reductions.any(bad, -1, keepdims=True)
+        without = equal(numbers, 0) if self.skips_nan else nan[..., -1:]
+        result = take_along_axis(values, place, -1)
+        return select(bitwise_or(spoiled, without), math.nan, result)
 
     def _of_rows(self, rows: Value, share: Value, compute: DType) -> Value:
         """For each row of sorted elements all quantiles, along the last axis."""
@@ -233,3 +270,11 @@ class _Options:
                 middle = add(multiply(a, subtract(1.0, part)), multiply(b, part))
         # At a whole place the element itself, infinity too.
         return select(equal(part, 0.0), a, middle)
+
+
+def _rows(x: Value, axes: tuple[int, ...]) -> Value:
+    """The elements that each result is of, along a new last axis."""
+    others = [i for i in range(x.ndim) if i not in axes]
+    count = math.prod(x.shape[i] for i in axes)
+    moved = transpose(x, [*others, *axes])
+    return reshape(moved, [*(x.shape[i] for i in others), count])

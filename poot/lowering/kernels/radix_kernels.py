@@ -28,8 +28,8 @@ from poot.lowering.spirv.types import U32
 DIGITS = 1 << 8
 _WORD_BYTES = 4
 _BEYOND = 0xFFFFFFFF
-# Tiles of a row that one invocation adds up. The workgroup has 64 invocations or more.
-_MOST_ROUNDS = 1 << 14
+# Tiles of a row that one invocation adds up at most, twice.
+MOST_ROUNDS = 1 << 14
 # Lanes that are ranked together where subgroups cannot vote.
 _LANES_WITHOUT_VOTES = 16
 
@@ -145,6 +145,30 @@ class _Pass:
         return k.add(k.local_index(), turn * self.schedule.workgroup)
 
 
+class _Slots:
+    """A u32 for each element of an invocation: in registers or in shared memory."""
+
+    def __init__(self, k: KernelBuilder, schedule: RadixSchedule) -> None:
+        self._k, self._schedule = k, schedule
+        self._shared = k.shared(U32, schedule.tile) if schedule.looped else None
+        self._registers: dict[Size, Value] = {}
+
+    def put(self, item: Size, value: Value) -> None:
+        if self._shared is None:
+            self._registers[item] = value
+        else:
+            self._shared.store(self._slot(item), value)
+
+    def get(self, item: Size) -> Value:
+        if self._shared is None:
+            return self._registers[item]
+        return self._shared.load(self._slot(item))
+
+    def _slot(self, item: Size) -> Value:
+        k = self._k
+        return k.add(k.local_index(), k.mul(item, self._schedule.workgroup))
+
+
 @kernel_cache
 def count_kernel(info: DeviceInfo, schedule: RadixSchedule, indirect: bool) -> Kernel:
     """How often each tile has each digit: counts [rows, digits, tiles]."""
@@ -157,11 +181,14 @@ def count_kernel(info: DeviceInfo, schedule: RadixSchedule, indirect: bool) -> K
     for turn in walk.each_digit():
         held.store(walk.digit_in_turn(turn), 0)
     k.barrier()
+    loaded = _Slots(k, schedule)
+    for item in walk.each_item():
+        place = k.add(walk.first, walk.in_turn(item))
+        loaded.put(item, k.load(keys, U32, k.add(walk.row_start, place), walk.total))
     for item in walk.each_item():
         place = k.add(walk.first, walk.in_turn(item))
         with k.when(k.logical_and(walk.inside, k.lt(place, walk.length))):
-            key = k.load(keys, U32, k.add(walk.row_start, place), walk.total)
-            held.atomic_add(walk.digit(key), 1)
+            held.atomic_add(walk.digit(loaded.get(item)), 1)
     k.barrier()
     for turn in walk.each_digit():
         digit = walk.digit_in_turn(turn)
@@ -187,13 +214,13 @@ def sum_kernel(info: DeviceInfo, schedule: RadixSchedule) -> Kernel:
     start = k.add(k.mul(line, tiles), first)
     inside = k.lt(line, lines)
     sum_ = k.variable(U32, 0)
-    with k.when(inside), k.loop(end, max_trips=_MOST_ROUNDS) as i:
+    with k.when(inside), k.loop(end, max_trips=MOST_ROUNDS) as i:
         count = k.load(counts, U32, k.add(start, i), bound)
         sum_.store(k.add(sum_.load(), count))
     before, total = exclusive_sum(k, sum_.load())
     sum_.store(before)
     with k.when(inside):
-        with k.loop(end, max_trips=_MOST_ROUNDS) as i:
+        with k.loop(end, max_trips=MOST_ROUNDS) as i:
             at = k.add(start, i)
             count = k.load(counts, U32, at, bound)
             k.store(counts, U32, at, sum_.load(), bound)
@@ -201,30 +228,6 @@ def sum_kernel(info: DeviceInfo, schedule: RadixSchedule) -> Kernel:
         with k.when(k.lt(local, 1)):
             k.store(totals, U32, line, total, lines)
     return k.finish(str(schedule))
-
-
-class _Slots:
-    """A u32 for each element of an invocation: in registers or in shared memory."""
-
-    def __init__(self, k: KernelBuilder, schedule: RadixSchedule) -> None:
-        self._k, self._schedule = k, schedule
-        self._shared = k.shared(U32, schedule.tile) if schedule.looped else None
-        self._registers: dict[Size, Value] = {}
-
-    def put(self, item: Size, value: Value) -> None:
-        if self._shared is None:
-            self._registers[item] = value
-        else:
-            self._shared.store(self._slot(item), value)
-
-    def get(self, item: Size) -> Value:
-        if self._shared is None:
-            return self._registers[item]
-        return self._shared.load(self._slot(item))
-
-    def _slot(self, item: Size) -> Value:
-        k = self._k
-        return k.add(k.local_index(), k.mul(item, self._schedule.workgroup))
 
 
 @kernel_cache
@@ -260,15 +263,16 @@ class _Place(_Pass):
         self.read_sizes()
         self._allot()
         for item in self.each_item():
-            key = self._load_key(keys, item)
-            self.keys.put(item, key)
-            self.places.put(item, self._rank(self.digit(key)))
+            self.keys.put(item, self._load_key(keys, item))
+        for item in self.each_item():
+            rank = self._rank(self.digit(self.keys.get(item)))
+            self.places.put(item, rank)
         k.barrier()
         self._sum_digits(counts, totals)
         for item in self.each_item():
             digit = self.digit(self.keys.get(item))
             self.places.put(item, self._place(digit, self.places.get(item)))
-        self._exchange(lambda item: self.keys.get(item))
+        self._exchange(self.keys.get)
         self._write_keys(keys_out)
         self._exchange(lambda item: self._payload(payload, item))
         for item in self.each_item():
@@ -442,10 +446,15 @@ class _Place(_Pass):
 
     def _exchange(self, value: Callable[[Size], Value]) -> None:
         """Bring the values of all elements into the tile's order."""
-        self.k.barrier()
+        k, schedule = self.k, self.schedule
+        # All loads before the first barrier, so that they wait for memory together.
+        count = 0 if schedule.looped else schedule.items
+        loaded = [value(item) for item in range(count)]
+        k.barrier()
         for item in self.each_item():
-            self.tile.store(self.places.get(item), value(item))
-        self.k.barrier()
+            held = loaded[item] if isinstance(item, int) else value(item)
+            self.tile.store(self.places.get(item), held)
+        k.barrier()
 
     def _write_keys(self, keys_out: Pointer | None) -> None:
         """Note where the elements belong; write the keys there, if asked to."""

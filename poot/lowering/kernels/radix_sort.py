@@ -13,6 +13,7 @@ from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
+from poot.core.errors import LimitError
 from poot.core.ops.elementwise import Binary, BinaryOp
 from poot.core.ops.indexing import Gather, GatherMode
 from poot.core.ops.shape import Iota, Reshape
@@ -25,6 +26,7 @@ from poot.lowering.kernels.block_sort import (
 )
 from poot.lowering.kernels.radix_kernels import (
     DIGITS,
+    MOST_ROUNDS,
     RadixSchedule,
     choose_radix_schedule,
     count_kernel,
@@ -107,6 +109,18 @@ def _plan_passes(ctx: PlanContext, keys: View, bits: int, payload: View | None) 
     return payload
 
 
+def _require_tiles(length: int, schedule: RadixSchedule) -> int:
+    """The tiles of a row, or a LimitError if a workgroup cannot add up so many."""
+    tiles = -(-length // schedule.tile)
+    most = MOST_ROUNDS * schedule.workgroup
+    if tiles > most:
+        raise LimitError(
+            f"a sort of rows of {length} elements; in {schedule} the most is "
+            f"{most * schedule.tile}. Sort parts and merge them"
+        )
+    return tiles
+
+
 def _plan_pass(
     ctx: PlanContext,
     schedule: RadixSchedule,
@@ -117,7 +131,7 @@ def _plan_pass(
 ) -> tuple[View | None, View]:
     """Sort by the digit of this shift and mask; the last pass writes no keys."""
     rows, length = keys.shape
-    tiles = -(-length // schedule.tile)
+    tiles = _require_tiles(length, schedule)
     counts = ctx.scratch(TensorType((rows, DIGITS, tiles), dtypes.uint32))
     totals = ctx.scratch(TensorType((rows, DIGITS), dtypes.uint32))
     moved = ctx.scratch(keys.type)

@@ -114,6 +114,7 @@ def _plan_elements(
     outs: Sequence[View],
 ) -> None:
     """The elements of each row that `order` names, one launch for all operands."""
+    sources, outs = [_as_bits(x) for x in sources], [_as_bits(x) for x in outs]
     builder = Builder()
     values = [builder.input(source.type) for source in sources]
     rows, length = _rows(sources[0].shape, axis)
@@ -124,6 +125,13 @@ def _plan_elements(
         (taken,) = builder.emit(Gather(0, GatherMode.PROMISE), (flat, places))
         builder.result(_emit_back(builder, taken, out.shape, axis))
     ctx.run(builder.finish(), [*sources, order], outs)
+
+
+def _as_bits(view: View) -> View:
+    """Halves as integers, since floats on the way through f32 may change a NaN."""
+    is_half = view.dtype.is_float and view.dtype.itemsize == 2
+    dtype = dtypes.uint16 if is_half else view.dtype
+    return View(view.range, view.layout, dtype)
 
 
 def _plan_indices(ctx: PlanContext, order: View, out: View) -> None:
