@@ -15,9 +15,11 @@ import jax
 import numpy as np
 
 import poot
-from gpu import seconds
+from gpu import copy_ceiling, seconds
+from poot.interpreters.backend import backend
 
 ELEMENTS = 1 << 20
+SCANNED = 1 << 28
 
 
 def in_poot(function: Callable[..., Any], *arrays: np.ndarray) -> Callable[[], Any]:
@@ -61,9 +63,26 @@ def sort() -> None:
         report(name, timed(mine), timed(theirs))
 
 
+def cumsum() -> None:
+    """Of floats that add up exactly, as a share of the copy ceiling too."""
+    x = np.random.default_rng(0).integers(-5, 6, SCANNED).astype(np.float32)
+    mine = in_poot(poot.lax.cumsum, x)
+    right = np.cumsum(x, dtype=np.float64).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(mine()), right)
+    ceiling, kernel = copy_ceiling(backend().device)
+    taken = timed(mine)
+    rate = 2 * x.nbytes / taken / 1e12
+    report("cumsum 2^28 f32", taken, timed(in_jax(jax.numpy.cumsum, x)))
+    print(
+        f"{'':28} {rate:.3f} TB/s, {rate / ceiling:.2f} of the copy ceiling of "
+        f"{ceiling:.3f} ({kernel})"
+    )
+
+
 def main() -> None:
     print(poot.devices()[0], "and JAX on", jax.devices()[0])
     sort()
+    cumsum()
 
 
 if __name__ == "__main__":

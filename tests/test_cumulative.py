@@ -195,17 +195,22 @@ def test_what_is_combined_with_what_hangs_on_the_shape_only() -> None:
 LOOKS = {"waits": None, "never waits": 0}
 
 
-@pytest.fixture(params=LOOKS, ids=str)
-def progress(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as one with forward progress, of small tiles; or out of patience."""
+@pytest.fixture
+def progress(monkeypatch: pytest.MonkeyPatch) -> DeviceInfo:
+    """The device as one with forward progress, of small tiles."""
     info = device().info.masked(forward_progress=True)
     monkeypatch.setattr(scan_program, "_LOOK_BACK_TEAM", 2 * info.subgroup_size)
     monkeypatch.setattr(scan_program, "_LOOK_BACK_ROUNDS", 2)
     monkeypatch.setattr(scan_program, "_LONG_ROW", 1 << 12)
+    return info
+
+
+@pytest.fixture(params=LOOKS, ids=str)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether to wait for others, or to compute what they would give."""
     looks = LOOKS[request.param]
     if looks is not None:
         monkeypatch.setattr(scan_program, "_LOOKS", looks)
-    return info
 
 
 @on_device
@@ -220,6 +225,7 @@ def progress(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("patience")
 def test_one_pass(
     progress: DeviceInfo, op: _C, dtype: Any, reverse: bool, generic: bool
 ) -> None:
@@ -240,19 +246,22 @@ def is_one_pass(graph: Graph, info: DeviceInfo) -> bool:
 
 
 @on_device
-def test_waiting_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_changes_no_bit(
+    progress: DeviceInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sums that round are added in one order, whatever is there in time."""
-    x = rng_of("waiting").normal(size=100_000).astype(F32)
-    info = device().info.masked(forward_progress=True)
+    x = rng_of("waiting").normal(size=12_000).astype(F32)
+    x[11_000] = np.nan
     for op, limit in ((_C.SUM, np.inf), (_C.LOGSUMEXP, 64)):
         graph = one_op(Cumulative(op, 0), x)
-        found = [run_graph(graph, [x], info, generic)[0] for generic in (False, True)]
+        found = [run_graph(graph, [x], progress, one)[0] for one in (False, True)]
         for looks in (0, 1):
             with monkeypatch.context() as patch:
                 patch.setattr(scan_program, "_LOOKS", looks)
-                found.append(run_graph(graph, [x], info)[0])
+                found.append(run_graph(graph, [x], progress)[0])
         assert all(same_bits(other, found[0]) for other in found[1:])
         assert_close(found[0], oracle(graph, [x])[0], limit)
+        assert np.isnan(found[0][11_000:]).all()
 
 
 @on_device

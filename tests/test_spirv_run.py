@@ -428,6 +428,36 @@ def test_atomic_addition_needs_a_bound_and_integers() -> None:
         k.shared(F32, 4).atomic_add(0, 1.0)
 
 
+def test_atomics_on_buffers_are_seen_by_all_workgroups() -> None:
+    """Workgroups take numbers, and leave under their number what they are."""
+    k = make(64)
+    words = k.operand("words", Access.UPDATE)
+    taken = k.shared(U32, 1)
+    with k.when(k.lt(k.local_index(), 1)):
+        taken.store(0, k.atomic_add(words, k.u32(0), 1, 9))
+    k.barrier()
+    number = taken.load(0)
+    with k.when(k.lt(k.local_index(), 1)):
+        k.atomic_store(words, number + 1, k.workgroup_index() + 100, 9)
+        seen = k.atomic_load(words, number + 1, 9)
+        with k.when(k.lt(seen, 100)):
+            k.atomic_store(words, k.u32(0), 0, 9)
+    (found,) = run(k.finish(), [], [np.zeros(9, np.uint32)], grid=(8, 1, 1))
+    assert found[0] == 8
+    np.testing.assert_array_equal(np.sort(found[1:]), np.arange(100, 108))
+    (found,) = run(k_of_many(), [], [np.zeros(9, np.uint32)], grid=(70, 1, 1))
+    np.testing.assert_array_equal(found, [70 * 64, *[0] * 8])
+
+
+def k_of_many() -> Kernel:
+    """Every invocation adds 1 to word 0, and nothing past the end of the words."""
+    k = make(64)
+    words = k.operand("words", Access.UPDATE)
+    k.atomic_add(words, k.u32(0), 1, 9)
+    k.atomic_store(words, k.u32(9), 7, 9)
+    return k.finish()
+
+
 def _nested_loops(k: KernelBuilder, outer: int, inner: int) -> Kernel:
     out, count = k.operand("out", Access.WRITE), k.variable(U32, 0)
     # From metadata, so that no driver unrolls the loops.

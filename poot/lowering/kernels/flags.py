@@ -1,8 +1,9 @@
 """Numbers that workgroups of one launch give each other, each word a flag too.
 
-A number is cut into halves of words. A half stands in the low bits of a word of its own
-beside a bit that says that it is there, so that a reader needs no order among words. A
-launch begins with all words 0.
+A launch begins with all words 0, and a word that is not 0 is there: readers need no
+order among words. An f32 stands in one word, its bits inverted; the only bits that give
+0 are those of a NaN, and all NaNs are given as another one. Other numbers are cut into
+halves of words, each in the low bits of a word of its own beside a bit that is set.
 """
 
 from __future__ import annotations
@@ -10,25 +11,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
-from poot.lowering.spirv.types import U32, ScalarType, vector
-
-# The first word of a record, and how far apart its words stand.
-Place = tuple[Value, Value]
+from poot.lowering.spirv.types import F32, U32, ScalarType, vector
 
 _HALF = 16
 _LOW = (1 << _HALF) - 1
+_NAN = 0x7FC00000
+
+
+def _words(ty: ScalarType) -> int:
+    return 1 if ty is F32 else ty.bits // _HALF
 
 
 def record_words(types: Sequence[ScalarType]) -> int:
     """The words that numbers of these types take together."""
-    return sum(ty.bits // _HALF for ty in types)
+    return sum(_words(ty) for ty in types)
 
 
 class Records:
-    """`count` records of numbers from word `first` on, each of which is given once.
-
-    Words of one place in all records lie side by side, as subgroups read them.
-    """
+    """Records of numbers from word `first` on, each of which is given once."""
 
     def __init__(
         self,
@@ -36,60 +36,69 @@ class Records:
         pointer: Pointer,
         types: Sequence[ScalarType],
         first: Size,
-        count: Size,
         bound: Size,
     ) -> None:
         self._k = k
         self._pointer = pointer
         self._types = types
         self._first = first
-        self._count = count
         self._bound = bound
 
-    def place(self, record: Value) -> Place:
-        """Where a record stands."""
-        return self._k.add(record, self._first), self._k.value(self._count)
+    def place(self, record: Value) -> Value:
+        """The number of the first word of a record."""
+        k = self._k
+        return k.add(k.mul(record, record_words(self._types)), self._first)
 
     def give(self, record: Value, numbers: Sequence[Value]) -> None:
         """Let all workgroups see a record."""
         k = self._k
-        halves: list[Value] = []
-        for each, ty in zip(numbers, self._types, strict=True):
-            words = [k.bitcast(each, U32)] if ty.bits == 32 else self._split(each)
-            for word in words:
-                halves += [k.and_(word, _LOW), k.shr(word, _HALF)]
-        first, step = self.place(record)
-        for number, half in enumerate(halves):
-            at, word = k.add(first, k.mul(step, number)), k.or_(half, 1 << _HALF)
-            k.atomic_store(self._pointer, at, word, self._bound)
+        words: list[Value] = []
+        for number in numbers:
+            words += self._inverted(number) if number.ty is F32 else self._cut(number)
+        first = self.place(record)
+        for place, word in enumerate(words):
+            k.atomic_store(self._pointer, k.add(first, place), word, self._bound)
 
-    def _split(self, number: Value) -> list[Value]:
-        pair = self._k.bitcast(number, vector(U32, 2))
-        return [self._k.extract(pair, half) for half in range(2)]
+    def _inverted(self, number: Value) -> list[Value]:
+        k = self._k
+        return [k.not_(k.select(k.is_nan(number), k.u32(_NAN), k.bitcast(number, U32)))]
 
-    def look(self, place: Place) -> tuple[tuple[Value, ...], Value]:
-        """What stands in a record by now, and whether all of it is there.
+    def _cut(self, number: Value) -> list[Value]:
+        k = self._k
+        whole = [k.bitcast(number, U32)] if number.ty.scalar.bits == 32 else []
+        if not whole:
+            pair = k.bitcast(number, vector(U32, 2))
+            whole = [k.extract(pair, part) for part in range(2)]
+        halves = [h for word in whole for h in (k.and_(word, _LOW), k.shr(word, _HALF))]
+        return [k.or_(half, 1 << _HALF) for half in halves]
 
-        The place may be that of a record of another kind with numbers of these types.
+    def look(self, place: Value) -> tuple[tuple[Value, ...], Value]:
+        """What stands in the record at a place by now, and whether all of it is there.
+
+        It may be the place of records of another kind with numbers of these types.
         """
         k = self._k
-        first, step = place
         found = [
-            k.atomic_load(self._pointer, k.add(first, k.mul(step, number)), self._bound)
-            for number in range(record_words(self._types))
+            k.atomic_load(self._pointer, k.add(place, word), self._bound)
+            for word in range(record_words(self._types))
         ]
-        there = found[0]
+        there = k.ne(found[0], 0)
         for word in found[1:]:
-            there = k.and_(there, word)
-        words = [
-            k.or_(k.and_(low, _LOW), k.shl(high, _HALF))
-            for low, high in zip(found[::2], found[1::2], strict=True)
-        ]
+            there = k.logical_and(there, k.ne(word, 0))
         numbers: list[Value] = []
         for ty in self._types:
-            if ty.bits == 32:
-                numbers.append(k.bitcast(words.pop(0), ty))
-            else:
-                pair = k.construct(vector(U32, 2), words.pop(0), words.pop(0))
-                numbers.append(k.bitcast(pair, ty))
-        return tuple(numbers), k.ne(k.shr(there, _HALF), 0)
+            parts = [found.pop(0) for _ in range(_words(ty))]
+            numbers.append(self._joined(ty, parts))
+        return tuple(numbers), there
+
+    def _joined(self, ty: ScalarType, parts: Sequence[Value]) -> Value:
+        k = self._k
+        if ty is F32:
+            return k.bitcast(k.not_(parts[0]), F32)
+        whole = [
+            k.or_(k.and_(low, _LOW), k.shl(high, _HALF))
+            for low, high in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        if len(whole) == 1:
+            return k.bitcast(whole[0], ty)
+        return k.bitcast(k.construct(vector(U32, 2), *whole), ty)

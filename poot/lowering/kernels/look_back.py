@@ -1,11 +1,10 @@
 """Scans of long rows in one pass, on devices whose workgroups all make progress.
 
-Each workgroup takes the next tile and tells its total. With subgroups of w invocations
-w tiles are a group, and the last tile of a group tells the group's total. The first one
-tells what lies before the group: what lies before a block of w - 1 groups, and the
-groups of that block up to here. Any other tile takes what lies before its group, and
-the tiles of the group up to here. So it is fixed which numbers are combined in which
-order, whatever the timing, and few workgroups look at one word.
+A workgroup takes the next tile, tells its total, and looks back at the totals of those
+before it: of the tiles in its group of tiles, of the groups in its block of groups, and
+at what lies before the block. The last tile of a group tells the total of the group,
+that of a block what lies before the next. So it is fixed which numbers are combined in
+which order, whatever the timing.
 
 Waiting is bounded. A workgroup that has waited for too long computes all that it waits
 for from the elements, by the same combinations.
@@ -14,10 +13,11 @@ for from the elements, by the same combinations.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.flags import Place, Records, record_words
+from poot.lowering.kernels.flags import Records, record_words
 from poot.lowering.kernels.reducers import Carriers
 from poot.lowering.kernels.scan_program import ScanProgram, ScanSchedule, longest_walk
 from poot.lowering.kernels.scan_reducer import scan_reducer
@@ -33,14 +33,31 @@ Held = Sequence[Variable]
 _HEAD = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How many tiles, groups of tiles and blocks of groups a row has."""
+
+    tiles: int
+    groups: int
+    blocks: int
+
+    @classmethod
+    def of(cls, length: int, schedule: ScanSchedule, info: DeviceInfo) -> Levels:
+        tiles = -(-length // schedule.tile)
+        groups = -(-tiles // info.subgroup_size)
+        return cls(tiles, groups, -(-groups // info.subgroup_size))
+
+    def words(self, rows: int, record: int) -> int:
+        """Of all records and what stands before them."""
+        return _HEAD + rows * (self.tiles + self.groups + self.blocks) * record
+
+
 def flag_words(
     info: DeviceInfo, program: ScanProgram, schedule: ScanSchedule, rows: int, n: int
 ) -> int:
     """The u32 words, 0 at first, that a launch over rows of n elements needs."""
     record = record_words(scan_reducer(program.op, program.dtype).types)
-    tiles = -(-n // schedule.tile)
-    groups = -(-tiles // info.subgroup_size)
-    return _HEAD + rows * (tiles + 2 * groups) * record
+    return Levels.of(n, schedule, info).words(rows, record)
 
 
 @kernel_cache
@@ -49,6 +66,27 @@ def look_back_kernel(
 ) -> Kernel:
     """Operands: the buffer read, the flags, then the result."""
     return _LookBack(info, program, schedule, looks).build()
+
+
+@dataclass(slots=True)
+class _Before:
+    """What lies before a tile, by the lanes of a subgroup.
+
+    Of each tile in its group and each group in its block, and of all before the block.
+    """
+
+    tiles: Carriers
+    groups: Carriers
+    block: Carriers
+
+
+@dataclass(slots=True)
+class _Wish:
+    """Where lanes wait for a record, which of them still do, and what it held."""
+
+    place: Value
+    missing: Variable
+    held: Held
 
 
 class _LookBack:
@@ -82,20 +120,21 @@ class _LookBack:
         self._count()
 
     def _count(self) -> None:
-        """Count tiles and groups, and lay out their records."""
+        """Count tiles, groups and blocks, and lay out their records."""
         k = self.k
         self.rows = self.tiles.evaluator.size(self.program.rows)
         self.per_row = k.ceil_div(self.tiles.length, self.schedule.tile)
         self.groups = k.ceil_div(self.per_row, self.width)
-        words = record_words(self.kind.types)
-        counts = [k.mul(self.rows, n) for n in (self.per_row, self.groups, self.groups)]
+        self.blocks = k.ceil_div(self.groups, self.width)
+        record = record_words(self.kind.types)
+        counts = [k.mul(self.rows, n) for n in (self.per_row, self.groups, self.blocks)]
         starts: list[Size] = [_HEAD]
         for count in counts:
-            starts.append(k.add(starts[-1], k.mul(count, words)))
+            starts.append(k.add(starts[-1], k.mul(count, record)))
         self.bound = starts.pop()
-        self.tile_totals, self.group_totals, self.group_prefixes = (
-            Records(k, self.flags, self.kind.types, start, count, self.bound)
-            for start, count in zip(starts, counts, strict=True)
+        self.tile_records, self.group_records, self.block_records = (
+            Records(k, self.flags, self.kind.types, start, self.bound)
+            for start in starts
         )
 
     def build(self) -> Kernel:
@@ -113,105 +152,122 @@ class _LookBack:
         k, tiles = self.k, self.tiles
         self.row = row
         self.tile = k.index_rem(number, self.per_row)
-        self.group = k.index_div(self.tile, self.width)
-        self.in_group = k.index_rem(self.tile, self.width)
-        self.first_group = k.mul(row, self.groups)
-        self.opens = k.eq(self.in_group, 0)
+        self.group, self.in_group = self._cut(self.tile)
+        self.block, self.in_block = self._cut(self.group)
+        self.ends_group = k.eq(self.in_group, self.width - 1)
+        self.ends_block = k.logical_and(
+            self.ends_group, k.eq(self.in_block, self.width - 1)
+        )
         sums = [tiles.summed(chunk) for chunk in tiles.load(row, self.tile)]
         prefixes = tiles.prefixes(sums)
         with k.when(k.lt(k.local_index(), 1)):
-            self.tile_totals.give(number, prefixes.total)
+            record = k.add(k.mul(row, self.per_row), self.tile)
+            self.tile_records.give(record, prefixes.total)
         carry = self._carry(prefixes.total)
         results = tiles.results(sums, prefixes, carry)
         tiles.store(row, self.tile, results, k.bool_(True))
+
+    def _cut(self, number: Value) -> tuple[Value, Value]:
+        return self.k.index_div(number, self.width), self.k.index_rem(
+            number, self.width
+        )
 
     def _carry(self, total: Carriers) -> Carriers:
         """What lies before the tile, for all invocations of the workgroup."""
         k = self.k
         with k.when(k.lt(k.local_index(), self.width)):
-            done, carry = self._waited(total)
+            done, before = self._waited(total)
             with k.when(k.lt(k.local_index(), 1)):
                 self._done.store(0, k.convert(done, U32))
-                with k.when(done):
-                    self._tell(carry)
+            with k.when(done):
+                self._share(self._combined(before, total))
         k.barrier()
         with k.when(k.ne(self._done.load(0), 1)):
-            carry = self._recomputed()
-            with k.when(k.lt(k.local_index(), 1)):
-                self._tell(carry)
+            self._share(self._combined(self._recomputed(), total))
             k.barrier()
         return tuple(array.load(0) for array in self._found)
 
-    def _tell(self, carry: Carriers) -> None:
-        """To the workgroup; to the group too if the tile is the first of it."""
-        with self.k.when(self.opens):
-            record = self.k.add(self.first_group, self.group)
-            self.group_prefixes.give(record, carry)
-        for array, carrier in zip(self._found, carry, strict=True):
-            array.store(0, carrier)
+    def _share(self, carry: Carriers) -> None:
+        with self.k.when(self.k.lt(self.k.local_index(), 1)):
+            for array, carrier in zip(self._found, carry, strict=True):
+                array.store(0, carrier)
 
-    def _total(self, lanes: Carriers) -> Carriers:
-        return scan_subgroup(self.k, self.kind, self.width, lanes)[1]
+    def _combined(self, before: _Before, total: Carriers) -> Carriers:
+        """What lies before a tile of this total; tells what is known by that."""
+        k, kind = self.k, self.kind
+        tiles, group_total = self._scanned(before.tiles, self.in_group, total)
+        groups, block_total = self._scanned(before.groups, self.in_block, group_total)
+        with k.when(k.lt(k.local_index(), 1)):
+            with k.when(self.ends_group):
+                record = k.add(k.mul(self.row, self.groups), self.group)
+                self.group_records.give(record, group_total)
+            following = k.add(self.block, 1)
+            more = k.lt(following, self.blocks)
+            with k.when(k.logical_and(self.ends_block, more)):
+                record = k.add(k.mul(self.row, self.blocks), following)
+                held = kind.combine(k, before.block, block_total)
+                self.block_records.give(record, held)
+        return kind.combine(k, kind.combine(k, before.block, groups), tiles)
+
+    def _scanned(
+        self, lanes: Carriers, own: Value, total: Carriers
+    ) -> tuple[Carriers, Carriers]:
+        """What lies before lane `own`, which gets `total`, and all up to it."""
+        k = self.k
+        mine = k.eq(self.lane, own)
+        full = chosen(k, mine, total, lanes)
+        before, whole = scan_subgroup(k, self.kind, self.width, full)
+        return tuple(k.subgroup_shuffle(c, own) for c in before), whole
 
     # --- waiting ------------------------------------------------------------
 
-    def _waited(self, total: Carriers) -> tuple[Value, Carriers]:
+    def _waited(self, total: Carriers) -> tuple[Value, _Before]:
         """Whether what lies before the tile was told in time, and what it is.
 
-        Each lane of a subgroup waits for one number, the last for what all others
-        follow.
+        Each lane waits for a tile of the group and for a group of the block; the last
+        one, which has none, for what lies before the block.
         """
         k, last = self.k, self.width - 1
-        block = self._block_before()
-        groups = k.sub(self.group, block)
-        member = k.lt(self.lane, k.select(self.opens, groups, self.in_group))
-        follows = k.logical_and(k.eq(self.lane, last), k.gt(self.group, 0))
-        first_tile = k.sub(
-            k.add(k.mul(self.row, self.per_row), self.tile), self.in_group
+        first_tile = k.sub(self.tile, self.in_group)
+        tile = k.add(k.add(k.mul(self.row, self.per_row), first_tile), self.lane)
+        first_group = k.sub(self.group, self.in_block)
+        group = k.add(k.add(k.mul(self.row, self.groups), first_group), self.lane)
+        block = k.add(k.mul(self.row, self.blocks), self.block)
+        follows = k.logical_and(k.eq(self.lane, last), k.gt(self.block, 0))
+        member = k.lt(self.lane, self.in_block)
+        place = k.select(
+            k.eq(self.lane, last),
+            self.block_records.place(block),
+            self.group_records.place(group),
         )
-        tile = self.tile_totals.place(k.add(first_tile, self.lane))
-        group = self.group_totals.place(
-            k.add(k.add(self.first_group, block), self.lane)
+        tiles = self._wish(
+            self.tile_records.place(tile), k.lt(self.lane, self.in_group)
         )
-        before = self.group_prefixes.place(
-            k.add(self.first_group, k.select(self.opens, block, self.group))
-        )
-        spot = self._either(self.opens, group, tile)
-        spot = self._either(k.eq(self.lane, last), before, spot)
-        held = self._neutral()
-        missing = k.variable(U32, k.convert(member, U32))
+        groups = self._wish(place, k.logical_or(member, follows))
         # Those behind wait for the total of the group: it comes before all else.
-        with k.when(k.eq(self.in_group, last)):
-            self._tell_group(spot, held, missing, total)
-        missing.store(k.select(follows, k.u32(1), missing.load()))
-        done = self._poll(spot, held, missing)
-        lanes = self._loaded(held)
-        start = self.kind.start(k)
+        with k.when(self.ends_group):
+            self._tell_group(tiles, total)
+        done = self._poll([tiles, groups])
+        start, lanes = self.kind.start(k), self._loaded(groups.held)
         ahead = tuple(k.subgroup_shuffle(lane, last) for lane in lanes)
-        within = self._total(chosen(k, member, lanes, start))
-        return done, self.kind.combine(k, ahead, within)
+        before = _Before(
+            self._loaded(tiles.held), chosen(k, member, lanes, start), ahead
+        )
+        return done, before
 
-    def _either(self, condition: Value, a: Place, b: Place) -> Place:
-        select = self.k.select
-        return select(condition, a[0], b[0]), select(condition, a[1], b[1])
-
-    def _block_before(self) -> Value:
-        """The first group of the block that the group before this one is in."""
-        k, size = self.k, self.width - 1
-        before = k.sub(k.max(self.group, 1), 1)
-        return k.sub(before, k.index_rem(before, size))
-
-    def _tell_group(
-        self, spot: Place, held: Held, missing: Variable, total: Carriers
-    ) -> None:
+    def _tell_group(self, tiles: _Wish, total: Carriers) -> None:
         """Wait for the other tiles of the group alone, and tell its total."""
         k = self.k
-        with k.when(self._poll(spot, held, missing)):
-            mine = k.eq(self.lane, self.width - 1)
-            whole = self._total(chosen(k, mine, total, self._loaded(held)))
+        with k.when(self._poll([tiles])):
+            lanes = self._loaded(tiles.held)
+            _, whole = self._scanned(lanes, self.in_group, total)
             with k.when(k.lt(k.local_index(), 1)):
-                record = k.add(self.first_group, self.group)
-                self.group_totals.give(record, whole)
+                record = k.add(k.mul(self.row, self.groups), self.group)
+                self.group_records.give(record, whole)
+
+    def _wish(self, place: Value, needed: Value) -> _Wish:
+        missing = self.k.variable(U32, self.k.convert(needed, U32))
+        return _Wish(place, missing, self._neutral())
 
     def _neutral(self) -> Held:
         k = self.k
@@ -225,25 +281,34 @@ class _LookBack:
         for variable, value in zip(held, carriers, strict=True):
             variable.store(value)
 
-    def _poll(self, spot: Place, held: Held, missing: Variable) -> Value:
-        """Look until no lane misses its number, but not for ever; whether it is so."""
+    def _missing(self, wishes: Sequence[_Wish]) -> Value:
+        missing = wishes[0].missing.load()
+        for wish in wishes[1:]:
+            missing = self.k.or_(missing, wish.missing.load())
+        return self.k.ne(missing, 0)
+
+    def _poll(self, wishes: Sequence[_Wish]) -> Value:
+        """Look until no lane misses anything, but not for ever; whether it is so."""
         k = self.k
         waiting = k.variable(U32, 1)
         with k.loop(self.looks):
-            # Lanes that have their number leave the memory to the others.
-            with k.when(k.ne(missing.load(), 0)):
-                numbers, there = self.tile_totals.look(spot)
-                with k.when(there):
-                    self._keep(held, numbers)
-                    missing.store(0)
-            some = k.subgroup_any(k.ne(missing.load(), 0))
+            # Lanes that have all leave the memory to the others.
+            with k.when(self._missing(wishes)):
+                # All loads before anything hangs on one.
+                found = [self.tile_records.look(wish.place) for wish in wishes]
+                for wish, (numbers, there) in zip(wishes, found, strict=True):
+                    asked = k.ne(wish.missing.load(), 0)
+                    with k.when(k.logical_and(there, asked)):
+                        self._keep(wish.held, numbers)
+                        wish.missing.store(0)
+            some = k.subgroup_any(self._missing(wishes))
             waiting.store(k.convert(some, U32))
             k.break_if(k.logical_not(some))
         return k.eq(waiting.load(), 0)
 
     # --- the slow way -------------------------------------------------------
 
-    def _recomputed(self) -> Carriers:
+    def _recomputed(self) -> _Before:
         """What lies before the tile, from the elements, by the whole workgroup."""
         k, kind = self.k, self.kind
         tiles, groups, block = (self._neutral() for _ in range(3))
@@ -252,26 +317,19 @@ class _LookBack:
             chunks = self.tiles.load(self.row, tile)
             sums = [self.tiles.summed(chunk) for chunk in chunks]
             total = self.tiles.prefixes(sums).total
-            place = k.index_rem(tile, self.width)
-            mine = k.eq(self.lane, place)
+            group, in_group = self._cut(tile)
+            _, whole = self._scanned(self._loaded(tiles), in_group, total)
+            mine = k.eq(self.lane, in_group)
             self._keep(tiles, chosen(k, mine, total, self._loaded(tiles)))
-            with k.when(k.eq(place, self.width - 1)):
-                self._close_group(k.index_div(tile, self.width), tiles, groups, block)
-        within = self._total(self._loaded(groups))
-        before = kind.combine(k, self._loaded(block), within)
-        return kind.combine(k, before, self._total(self._loaded(tiles)))
-
-    def _close_group(
-        self, group: Value, tiles: Held, groups: Held, block: Held
-    ) -> None:
-        """Go on from a group that is full, and from a block with it."""
-        k, kind = self.k, self.kind
-        place = k.index_rem(group, self.width - 1)
-        whole = self._total(self._loaded(tiles))
-        mine = k.eq(self.lane, place)
-        self._keep(groups, chosen(k, mine, whole, self._loaded(groups)))
-        self._keep(tiles, kind.start(k))
-        with k.when(k.eq(place, self.width - 2)):
-            within = self._total(self._loaded(groups))
-            self._keep(block, kind.combine(k, self._loaded(block), within))
-            self._keep(groups, kind.start(k))
+            with k.when(k.eq(in_group, self.width - 1)):
+                _, in_block = self._cut(group)
+                lanes = self._loaded(groups)
+                _, block_total = self._scanned(lanes, in_block, whole)
+                mine = k.eq(self.lane, in_block)
+                self._keep(groups, chosen(k, mine, whole, lanes))
+                self._keep(tiles, kind.start(k))
+                with k.when(k.eq(in_block, self.width - 1)):
+                    held = kind.combine(k, self._loaded(block), block_total)
+                    self._keep(block, held)
+                    self._keep(groups, kind.start(k))
+        return _Before(*(self._loaded(held) for held in (tiles, groups, block)))
