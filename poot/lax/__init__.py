@@ -4,6 +4,23 @@ Operands have one dtype, and nothing is promoted but Python numbers; `poot.numpy
 promotes and broadcasts.
 """
 
+from poot.core.ops.matmul import (
+    Precision,
+)
+from poot.lax._contraction import (
+    batch_matmul,
+    dot,
+    dot_general,
+)
+from poot.lax._convolution import (
+    ConvDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_general_dilated_patches,
+    conv_transpose,
+    conv_with_general_padding,
+)
 from poot.lax._cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from poot.lax._elementwise import (
     RoundingMethod,
@@ -74,8 +91,6 @@ from poot.lax._elementwise import (
 from poot.lax._reduction import (
     argmax,
     argmin,
-    batch_matmul,
-    dot,
     reduce,
     reduce_and,
     reduce_max,
@@ -118,6 +133,8 @@ from poot.lax._window import (
 )
 
 __all__ = [
+    "ConvDimensionNumbers",
+    "Precision",
     "RoundingMethod",
     "abs",
     "acos",
@@ -146,6 +163,12 @@ __all__ = [
     "clz",
     "collapse",
     "concatenate",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_general_dilated_patches",
+    "conv_transpose",
+    "conv_with_general_padding",
     "convert_element_type",
     "cos",
     "cosh",
@@ -156,6 +179,7 @@ __all__ = [
     "cumsum",
     "div",
     "dot",
+    "dot_general",
     "dynamic_index_in_dim",
     "dynamic_slice",
     "dynamic_slice_in_dim",

@@ -1,4 +1,4 @@
-"""Reductions and contractions, under lax's names, in the operand's own dtype."""
+"""Reductions, under lax's names, in the operand's own dtype."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.ops.elementwise import BinaryOp
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, ReduceOp
 from poot.core.ops.shape import Iota
-from poot.interpreters import contraction, reductions
+from poot.interpreters import reductions
 from poot.interpreters.arithmetic import binary, not_equal
 from poot.interpreters.arithmetic import select as choose
 from poot.interpreters.methods import Value
@@ -126,27 +126,3 @@ def reduce(
         return broadcast_to(start, kept)
     result: Value = computation(combined(cast_to(x, dtype), axes), start)
     return result
-
-
-def dot(lhs: Any, rhs: Any, preferred_element_type: Any = None) -> Value:
-    """The product of vectors and matrices; floats add up in f32."""
-    promoted = same_dtype("dot", as_value(lhs), as_value(rhs))
-    a, b = promoted.operands
-    if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
-        raise ShapeError(
-            f"lax.dot: given {a.shape} and {b.shape}, takes one or two axes each; use "
-            "lax.batch_matmul or poot.numpy.matmul"
-        )
-    return contraction.dot(a, b, preferred_element_type)
-
-
-def batch_matmul(lhs: Any, rhs: Any, preferred_element_type: Any = None) -> Value:
-    """The product of matrices in the last two axes, one a batch; batches are equal."""
-    promoted = same_dtype("batch_matmul", as_value(lhs), as_value(rhs))
-    a, b = promoted.operands
-    if a.ndim < 2 or a.ndim != b.ndim or a.shape[:-2] != b.shape[:-2]:
-        raise ShapeError(
-            f"lax.batch_matmul: given {a.shape} and {b.shape}, takes equal axes before "
-            "the last two; use poot.numpy.matmul, which broadcasts"
-        )
-    return contraction.matmul(a, b, preferred_element_type)

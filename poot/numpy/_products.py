@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from poot.core.errors import ShapeError
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.interpreters.arithmetic import add, multiply, power, subtract
-from poot.interpreters.contraction import dot, matmul
+from poot.interpreters.contraction import dot, dot_general, matmul
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import promote
 from poot.interpreters.shaping import (
@@ -21,7 +20,6 @@ from poot.interpreters.shaping import (
     ravel,
     reshape,
     squeeze,
-    transpose,
 )
 from poot.numpy._creation import arange, asarray, zeros_like
 from poot.numpy._joining import concatenate
@@ -31,18 +29,22 @@ def _pair(a: Any, b: Any) -> tuple[Value, Value]:
     return asarray(a), asarray(b)
 
 
-def vdot(a: Any, b: Any, preferred_element_type: Any = None) -> Value:
+def vdot(
+    a: Any, b: Any, preferred_element_type: Any = None, *, precision: Any = None
+) -> Value:
     """The sum of products of all elements."""
     x, y = (ravel(v) for v in _pair(a, b))
-    return dot(x, y, preferred_element_type)
+    return dot(x, y, preferred_element_type, precision=precision)
 
 
-def inner(a: Any, b: Any, preferred_element_type: Any = None) -> Value:
+def inner(
+    a: Any, b: Any, preferred_element_type: Any = None, *, precision: Any = None
+) -> Value:
     """The sums of products over the last axes of both."""
     x, y = _pair(a, b)
     if not x.ndim or not y.ndim:
-        return multiply(x, y)
-    return tensordot(x, y, ((-1,), (-1,)), preferred_element_type)
+        return dot(x, y, preferred_element_type, precision=precision)
+    return tensordot(x, y, ((-1,), (-1,)), preferred_element_type, precision=precision)
 
 
 def outer(a: Any, b: Any) -> Value:
@@ -63,7 +65,12 @@ def kron(a: Any, b: Any) -> Value:
 
 
 def tensordot(
-    a: Any, b: Any, axes: Any = 2, preferred_element_type: Any = None
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    preferred_element_type: Any = None,
+    *,
+    precision: Any = None,
 ) -> Value:
     """The sums of products over pairs of axes, or over so many last and first ones."""
     x, y = _pair(a, b)
@@ -74,13 +81,13 @@ def tensordot(
             f"tensordot: axes {own} of {x.shape} and {other} of {y.shape} are "
             "contracted; the sizes must be equal"
         )
-    left = [axis for axis in range(x.ndim) if axis not in own]
-    right = [axis for axis in range(y.ndim) if axis not in other]
-    rows, columns = ([v.shape[i] for i in kept] for v, kept in ((x, left), (y, right)))
-    size = math.prod(sizes)
-    matrix = reshape(transpose(x, [*left, *own]), (math.prod(rows), size))
-    factor = reshape(transpose(y, [*other, *right]), (size, math.prod(columns)))
-    return reshape(matmul(matrix, factor, preferred_element_type), [*rows, *columns])
+    return dot_general(
+        x,
+        y,
+        (own, other),
+        preferred_element_type=preferred_element_type,
+        precision=precision,
+    )
 
 
 def _contracted(x: Value, y: Value, axes: Any) -> tuple[list[int], list[int]]:
@@ -113,10 +120,23 @@ def _vectors(where: str, axis: int, *xs: Any) -> list[Value]:
     return moved
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Value:
     """The sums of products of vectors along an axis; the other axes broadcast."""
     x, y = _vectors("vecdot", axis, x1, x2)
-    product = matmul(expand_dims(x, -2), expand_dims(y, -1))
+    product = matmul(
+        expand_dims(x, -2),
+        expand_dims(y, -1),
+        preferred_element_type,
+        precision=precision,
+    )
     return squeeze(product, (-2, -1))
 
 
