@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from poot.core.dtypes import DType, Kind, as_dtype, bfloat16, float16, float32
@@ -42,8 +43,11 @@ def ordinals(x: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def ulps(a: Array, b: Array) -> Array:
-    """How many floats apart: 0 for NaN and NaN, huge where one alone is NaN."""
+def ulps(a: Array, b: Array, floor: float = 0.0) -> Array:
+    """How many floats apart: 0 for NaN and NaN, huge where one alone is NaN.
+
+    Numbers below `floor` are as far apart as there, where floats are not as dense.
+    """
     assert a.dtype == b.dtype, (a.dtype, b.dtype)
     one, other = ordinals(a), ordinals(b)
     # Across zero the distance is a sum, which may leave int64 but not uint64.
@@ -51,6 +55,11 @@ def ulps(a: Array, b: Array) -> Array:
     apart = np.maximum(*sizes) - np.minimum(*sizes)
     across = (one < 0) != (other < 0)
     distance = np.where(across, sizes[0] + sizes[1], apart).astype(np.float64)
+    if floor:
+        spacing = floor * float(ml_dtypes.finfo(a.dtype).eps)
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        small = (difference < 2 * floor) & ~is_nan(a) & ~is_nan(b)
+        distance = np.where(small, np.minimum(distance, difference / spacing), distance)
     zeros_differ = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
     distance = np.where(is_nan(a) & is_nan(b), 0.0, distance)
     return np.where((is_nan(a) != is_nan(b)) | zeros_differ, np.inf, distance)
@@ -81,9 +90,14 @@ def assert_same_bits(actual: Any, expected: Array, where: str = "") -> None:
 
 
 def assert_close(
-    actual: Any, expected: Array, limit: float, where: str = "", flush: bool = False
+    actual: Any,
+    expected: Array,
+    limit: float,
+    where: str = "",
+    flush: bool = False,
+    floor: float = 0.0,
 ) -> None:
-    """Equal in type, and floats within `limit` ulps.
+    """Equal in type, and floats within `limit` ulps, or those of `floor` below it.
 
     `flush` takes subnormals and the smallest normal numbers for zeros.
     """
@@ -95,7 +109,7 @@ def assert_close(
     one, other = actual, expected
     if flush:
         one, other = flushed(actual, edge=True), flushed(expected, edge=True)
-    _report(ulps(one, other) <= limit, actual, expected, where)
+    _report(ulps(one, other, floor) <= limit, actual, expected, where)
 
 
 def _report(good: Array, actual: Array, expected: Array, where: str) -> None:

@@ -88,6 +88,8 @@ class OpRow:
     # How far the reference and JAX may be.
     reference_ulps: Mapping[str, float] = field(default_factory=dict)
     jax_ulps: Mapping[str, float] = field(default_factory=dict)
+    # Results that are smaller than this are measured in its ulps.
+    floor: float = 0.0
     # How many operands run over the special values (in all pairs, if two).
     special: int = 0
     # True where JAX means something else at a pair of operands: they are left out.

@@ -25,6 +25,7 @@ from poot.core.ops.elementwise import (
     UnaryOp,
 )
 from poot.core.types import TensorType
+from tests import mpmath_functions as mp
 from tests import op_references as ref
 from tests.op_row import (
     BOOL,
@@ -47,6 +48,7 @@ TRANSCENDENTAL = {"f16": 1, "bf16": 1, "f32": 4, "f64": 4}
 EXACT: Mapping[str, float] = {}
 ONE_ULP = {"f16": 1, "bf16": 1, "f32": 1, "f64": 1}
 REFERENCE = {"f16": 1, "bf16": 1, "f32": 4, "f64": 0}
+REFERENCE_BY_MPMATH = {**REFERENCE, "f64": 4}
 # Where JAX itself is far off on the CPU.
 ROUGH = {"f32": 128}
 JAX = {"f16": 2, "bf16": 1, "f32": 8, "f64": 8}
@@ -181,6 +183,25 @@ TRANSCENDENTALS = [
         "lax.erfc",
         (-4.0, 9.0),
         jax_ulps=ROUGH,
+    ),
+    transcendental(
+        _U.ERF_INV, mp.erf_inv, "lax.erf_inv", _UNIT, reference_ulps=REFERENCE_BY_MPMATH
+    ),
+    *(
+        transcendental(
+            member,
+            function,
+            jax,
+            (-20.0, 100.0),
+            # Between two poles on the left large terms cancel, in NumPy and JAX too.
+            floor=1.0,
+            reference_ulps=REFERENCE_BY_MPMATH,
+            jax_ulps={**JAX, "f32": 32},
+        )
+        for member, function, jax in (
+            (_U.LGAMMA, mp.lgamma, "lax.lgamma"),
+            (_U.DIGAMMA, mp.digamma, "lax.digamma"),
+        )
     ),
 ]
 

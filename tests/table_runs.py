@@ -47,7 +47,7 @@ def assert_within(
     for result, right in zip(results, expected, strict=True):
         limit = row.ulps.get(as_dtype(right.dtype).name, 0)
         flush = not keeps_subnormals()
-        assert_close(np.asarray(result), right, limit, str(case), flush)
+        assert_close(np.asarray(result), right, limit, str(case), flush, row.floor)
 
 
 def as_tuple(case: Case, result: Any) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.ops.elementwise import BinaryOp, UnaryOp
-from tests.math_sweep import BINARY, UNARY, Function, sweep
+from tests.math_sweep import BINARY, UNARY, Function, is_slow, quick, sweep
 from tests.numpy_builder import Quality
 
 # A device that keeps subnormals and divides well, and two that flush them and divide as
@@ -22,8 +21,6 @@ DEVICES = [
     pytest.param(False, Quality.ROUGH, True, id="fuses"),
     pytest.param(True, Quality.ROUGH, True, id="keeps-fuses"),
 ]
-_SLOW_REFERENCE = (UnaryOp.ERF, UnaryOp.ERFC)
-
 pytestmark = pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 63, reason="no wider float than f64 to compare with"
 )
@@ -49,24 +46,38 @@ def check(
 def test_single_precision(
     function: Function, keeps: bool, quality: Quality, fuses: bool
 ) -> None:
-    count = 1 << 12 if function.op in _SLOW_REFERENCE else 1 << 16
+    count = 1 << 12 if is_slow(function) else 1 << 16
     check(function, dtypes.float32, count, keeps, quality, fuses)
 
 
 @pytest.mark.parametrize("quality", [Quality.RECIPROCAL, Quality.ROUGH], ids=str)
 @pytest.mark.parametrize("function", UNARY + BINARY, ids=str)
 def test_double_precision(function: Function, quality: Quality) -> None:
-    count = 1 << 10 if function.op in _SLOW_REFERENCE else 1 << 14
+    count = 1 << 10 if is_slow(function) else 1 << 14
     check(function, dtypes.float64, count, True, quality)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", UNARY + BINARY, ids=str)
 def test_single_precision_densely(function: Function) -> None:
-    if function.op in _SLOW_REFERENCE:
-        scipy = pytest.importorskip("scipy.special")
-        function = replace(function, reference=getattr(scipy, function.op.value))
-    check(function, dtypes.float32, 1 << 20, True, Quality.ROUGH)
+    check(quick(function), dtypes.float32, 1 << 20, True, Quality.ROUGH)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@pytest.mark.parametrize("op", [UnaryOp.LGAMMA, UnaryOp.DIGAMMA], ids=str)
+def test_gamma_functions_next_to_their_poles(
+    op: UnaryOp, dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And to their zeros, which are there on the left."""
+    (function,) = (f for f in UNARY if f.op is op)
+    rng = np.random.default_rng(6)
+    count = 1 << 12
+    pole = -np.rint(10.0 ** rng.uniform(-0.5, 3, count))
+    distance = 10.0 ** rng.uniform(-10, 0, count) * rng.choice([-1, 1], count)
+    given = (pole + distance).astype(dtype.numpy)
+    monkeypatch.setattr("tests.math_sweep.points", lambda *_: given)
+    for fuses in (False, True) if dtype is dtypes.float32 else (False,):
+        check(function, dtype, 0, True, Quality.ROUGH, fuses)
 
 
 def _powers_near_overflow(dtype: DType) -> tuple[Any, Any]:

@@ -74,7 +74,7 @@ def test_the_device_computes_what_numpy_does(function: Function, dtype: DType) -
         return
     wide = np.longdouble if dtype is dtypes.float64 else np.float64
     with np.errstate(all="ignore"):
-        distance = errors(got, expected.astype(wide), dtype, keeps)
+        distance = errors(got, expected.astype(wide), dtype, keeps, function.floor)
     assert distance.max() <= _INEXACT_DIVISION_ULPS
 
 

@@ -15,6 +15,7 @@ from tests.numerics import ulps
 from tests.numpy_builder import NumpyBuilder, Quality, numpy_iterate
 
 INF, NAN, PI = np.inf, np.nan, np.pi
+LN2, EULER = np.log(2.0), np.euler_gamma
 _U, _B = UnaryOp, BinaryOp
 
 # The function, its operands, its values: one list an operand.
@@ -79,6 +80,23 @@ UNARY: list[tuple[UnaryOp, list[float], list[float]]] = [
     (_U.ATANH, [0.0, -0.0, 1, -1, 2, NAN], [0.0, -0.0, INF, -INF, NAN, NAN]),
     (_U.ERF, [0.0, -0.0, 10, -10, INF, -INF, NAN], [0.0, -0.0, 1, -1, 1, -1, NAN]),
     (_U.ERFC, [0.0, -0.0, 20, -20, INF, -INF, NAN], [1, 1, 0.0, 2, 0.0, 2, NAN]),
+    (
+        _U.ERF_INV,
+        [0.0, -0.0, 1, -1, 1 + 2.0**-23, -2, INF, NAN],
+        [0.0, -0.0, INF, -INF, NAN, NAN, NAN, NAN],
+    ),
+    (
+        _U.LGAMMA,
+        [0.0, -0.0, -1, -7, -(2.0**23), -1e30, INF, -INF, NAN],
+        [INF] * 8 + [NAN],
+    ),
+    (_U.LGAMMA, [1, 2, 3, 2.0**121, 3e38], [0.0, 0.0, LN2, 2.203084e38, INF]),
+    (
+        _U.DIGAMMA,
+        [0.0, -0.0, -1, -7, -1e30, INF, -INF, NAN],
+        [NAN] * 5 + [INF, NAN, NAN],
+    ),
+    (_U.DIGAMMA, [1, 2, 1e30], [-EULER, 1 - EULER, 69.077553]),
     (_U.ROUND, [0.5, 1.5, 2.5, -0.5, -1.5, -0.0], [0.0, 2, 2, -0.0, -2, -0.0]),
     (_U.FLOOR, [-0.5, -0.0, 0.5, INF], [-1, -0.0, 0.0, INF]),
     (_U.CEIL, [-0.5, -0.0, 0.5, -INF], [-0.0, -0.0, 1, -INF]),

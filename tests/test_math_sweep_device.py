@@ -5,33 +5,30 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from poot.core import dtypes
 from poot.core.ops.elementwise import Binary, Unary, UnaryOp
 from tests.kernel_harness import device, one_op, run_graph
-from tests.math_sweep import BINARY, UNARY, Function, errors, flushed32, pairs, points
+from tests.math_sweep import (
+    BINARY,
+    UNARY,
+    Function,
+    errors,
+    flushed32,
+    pairs,
+    points,
+    quick,
+)
 
 # In a chunk each, so that a dense sweep needs little memory.
 _CHUNK = 1 << 20
-# mpmath is too slow for so many points, and libm's functions are good to an ulp of f64.
-_QUICK = {UnaryOp.ERF: math.erf, UnaryOp.ERFC: math.erfc}
 
 
 @pytest.fixture(scope="module")
 def count(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--sweep-points"))
-
-
-def quick(function: Function) -> Function:
-    if function.op not in _QUICK:
-        return function
-    elementwise = np.vectorize(_QUICK[function.op], otypes=[np.float64])
-    return replace(function, reference=elementwise)
 
 
 @np.errstate(all="ignore")
@@ -48,7 +45,7 @@ def worst_error(function: Function, name: str, count: int) -> tuple[float, float
     (got,) = run_graph(graph, xs)
     wide = [flushed32(x, dtypes.float32, keeps).astype(np.float64) for x in xs]
     exact = np.asarray(function.reference(*wide), np.float64)
-    distance = errors(got, exact, dtypes.float32, keeps)
+    distance = errors(got, exact, dtypes.float32, keeps, function.floor)
     worst = int(np.argmax(distance))
     return float(distance[worst]), float(xs[0][worst])
 

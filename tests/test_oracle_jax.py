@@ -102,4 +102,4 @@ def test_oracle_agrees_with_jax(row: OpRow):
             limit = row.jax_ulps.get(as_dtype(result.dtype).name, 0)
             ours = np.where(out, np.zeros((), result.dtype), result)
             theirs = np.where(out, np.zeros((), right.dtype), right)
-            assert_close(ours, theirs, limit, str(case), flush=True)
+            assert_close(ours, theirs, limit, str(case), True, row.floor)

@@ -28,10 +28,11 @@ class Fit:
     low: float | str
     high: float | str
     counts: tuple[int, int]
-    # The final function's relative error per error of the polynomial.
+    # The final function's error, relative or not, per error of the polynomial.
     weight: Function
     # The f64 interval where it differs from the f32 one.
     high64: float | str | None = None
+    error: str = "relative error"
 
 
 def remez(fit: Fit, low: mpf, high: mpf, count: int) -> tuple[list[mpf], mpf]:
@@ -192,6 +193,66 @@ def _erfc_parameter(x: float) -> float:
     return float((x - ERFC_CENTRE) / (x + ERFC_CENTRE))
 
 
+def _erf_inv_factor(w: mpf) -> mpf:
+    """erf_inv(x) / x of w = -log(1 - x^2)"""
+    if w < mpf(10) ** -20:
+        return mp.sqrt(mp.pi) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    rest = mp.exp(-w) / (1 + x)  # 1 - x
+    # Winitzki's estimate, and Halley's iteration.
+    a, c = mpf(0.147), 2 / (mp.pi * mpf(0.147)) - w / 2
+    y = mp.sqrt(w / a / (mp.sqrt(c * c + w / a) + c))
+    for _ in range(4):
+        step = (rest - mp.erfc(y)) * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+        y -= step / (1 + y * step)
+    return y / x
+
+
+def _erf_inv_far_factor(t: mpf) -> mpf:
+    """The same of t = (w - 11) / (w + 16)"""
+    return _erf_inv_factor((11 + 16 * t) / (1 - t))
+
+
+def _erf_inv_parameter(w: float) -> float:
+    return (w - 11) / (w + 16)
+
+
+def _lgamma_factor(t: mpf) -> mpf:
+    """lgamma(2 + t) / t"""
+    return 1 - mp.euler if abs(t) < mpf(10) ** -20 else mp.loggamma(2 + t) / t
+
+
+def _lgamma_tail(z: mpf) -> mpf:
+    """Of z = 1/a^2: a (lgamma(a) - (a - 1/2) (log(a) - 1) - (log(2 pi) - 1) / 2)"""
+    if z < mpf(10) ** -12:
+        return mpf(1) / 12 - z / 360
+    a = 1 / mp.sqrt(z)
+    start = (a - mpf(1) / 2) * (mp.log(a) - 1) + (mp.log(2 * mp.pi) - 1) / 2
+    return a * (mp.loggamma(a) - start)
+
+
+def _digamma_tail(z: mpf) -> mpf:
+    """Of z = 1/a^2: (log(a) - 1/(2a) - digamma(a)) / z"""
+    if z < mpf(10) ** -8:
+        return mpf(1) / 12 - z / 120 + z * z / 252
+    a = 1 / mp.sqrt(z)
+    return (mp.log(a) - 1 / (2 * a) - mp.digamma(a)) / z
+
+
+def _sinc_pi(z: mpf) -> mpf:
+    """sin(pi t) / (pi t) of z = t^2"""
+    t = mp.sqrt(z)
+    return mpf(1) if z == 0 else mp.sinpi(t) / (mp.pi * t)
+
+
+def _cot_pi(z: mpf) -> mpf:
+    """(1 / t - pi cot(pi t)) / t of z = t^2"""
+    if z < mpf(10) ** -15:
+        return mp.pi**2 / 3 + z * mp.pi**4 / 45
+    t = mp.sqrt(z)
+    return (1 - mp.pi * t * mp.cospi(t) / mp.sinpi(t)) / z
+
+
 _HALF_LN2 = float(mp.log(2) / 2) * 1.001
 _ROOT = float(mp.sqrt(2))
 _QUARTER_PI2 = float((mp.pi / 4) ** 2) * 1.001
@@ -269,6 +330,84 @@ FITS = [
         lambda t: 1 / _scaled_erfc(t),
         _erfc_parameter(27.3),
     ),
+    Fit(
+        "ERF_INV",
+        "erf_inv(x) = x p(w), w = -log(1 - x^2) <= 5",
+        _erf_inv_factor,
+        0,
+        5.0005,
+        (10, 22),
+        lambda w: 1 / _erf_inv_factor(w),
+    ),
+    Fit(
+        "ERF_INV_FAR",
+        "erf_inv(x) = x p((w - 11) / (w + 16)), w from 5 to 17 or 37",
+        _erf_inv_far_factor,
+        _erf_inv_parameter(4.9995),
+        _erf_inv_parameter(17),
+        (10, 26),
+        lambda t: 1 / _erf_inv_far_factor(t),
+        _erf_inv_parameter(37),
+    ),
+    Fit(
+        "LGAMMA",
+        "lgamma(2 + t) = t p(t), |t| <= 1/2",
+        _lgamma_factor,
+        -0.5001,
+        0.5001,
+        (9, 19),
+        lambda t: 1 / _lgamma_factor(t),
+    ),
+    Fit(
+        "LGAMMA_FAR",
+        "lgamma(a) = (a - 1/2) (log(a) - 1) + (log(2 pi) - 1) / 2 + p(1/a^2) / a, "
+        "a >= 5/2",
+        _lgamma_tail,
+        0,
+        0.1602,
+        (4, 14),
+        lambda z: mp.sqrt(z) + mpf(10) ** -9,
+        error="absolute error",
+    ),
+    Fit(
+        "SINC_PI",
+        "sin(pi t) = pi t p(t^2), |t| <= 1/2",
+        _sinc_pi,
+        0,
+        0.2501,
+        (5, 9),
+        lambda z: 1 / _sinc_pi(z),
+    ),
+    Fit(
+        "DIGAMMA",
+        "digamma(2 + t) = p(t), |t| <= 1/2",
+        lambda t: mp.digamma(2 + t),
+        -0.5001,
+        0.5001,
+        (10, 20),
+        lambda t: mpf(1),
+        error="absolute error",
+    ),
+    Fit(
+        "DIGAMMA_FAR",
+        "digamma(a) = log(a) - 1/(2a) - p(1/a^2) / a^2, a >= 5/2",
+        _digamma_tail,
+        0,
+        0.1602,
+        (4, 14),
+        lambda z: z + mpf(10) ** -9,
+        error="absolute error",
+    ),
+    Fit(
+        "COT_PI",
+        "pi cot(pi t) = 1/t - t p(t^2), |t| <= 1/2",
+        _cot_pi,
+        0,
+        0.2501,
+        (8, 16),
+        lambda z: mp.sqrt(z) + mpf(10) ** -9,
+        error="absolute error",
+    ),
 ]
 
 HEADER = '''"""Coefficients of minimax polynomials, lowest power first.
@@ -303,7 +442,7 @@ def describe(fit: Fit) -> str:
     bits32, bits64 = (float(-mp.log(e, 2)) for e in (error32, error64))
     return (
         f"# {fit.comment}\n"
-        f"# (relative error 2^-{bits32:.1f}, 2^-{bits64:.1f})\n"
+        f"# ({fit.error} 2^-{bits32:.1f}, 2^-{bits64:.1f})\n"
         f"{fit.name} = Coefficients(\n"
         f"    single=(\n{_lines([single(c) for c in single_fit])}\n    ),\n"
         f"    double=(\n{_lines([float(c) for c in double_fit])}\n    ),\n"

@@ -70,6 +70,11 @@ acosh = _unary("acosh", UnaryOp.ACOSH, "The inverse of cosh.")
 atanh = _unary("atanh", UnaryOp.ATANH, "The inverse of tanh.")
 erf = _unary("erf", UnaryOp.ERF, "The error function.")
 erfc = _unary("erfc", UnaryOp.ERFC, "1 - erf(x), precise for large x.")
+erf_inv = _unary("erf_inv", UnaryOp.ERF_INV, "The inverse of erf; NaN beyond 1.")
+lgamma = _unary("lgamma", UnaryOp.LGAMMA, "log|gamma(x)|; inf at 0, -1, -2 …")
+digamma = _unary(
+    "digamma", UnaryOp.DIGAMMA, "The derivative of lgamma; NaN at 0, -1, -2 …"
+)
 floor = _unary("floor", UnaryOp.FLOOR, "The nearest whole number not above x.")
 ceil = _unary("ceil", UnaryOp.CEIL, "The nearest whole number not below x.")
 is_finite = _unary("is_finite", UnaryOp.ISFINITE, "Whether x is neither inf nor NaN.")

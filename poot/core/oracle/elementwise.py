@@ -7,7 +7,6 @@ those functions vanishes in the final rounding.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from poot.core.ops.elementwise import (
     Unary,
     UnaryOp,
 )
+from poot.core.oracle import special_functions
 from poot.core.oracle.integers import (
     count_leading_zeros,
     count_ones,
@@ -41,16 +41,6 @@ from poot.core.oracle.table import Arithmetic, Array, impl
 
 _U, _B, _C = UnaryOp, BinaryOp, CompareOp
 Function = Callable[..., Any]
-
-
-def _elementwise(function: Callable[[float], float]) -> Function:
-    """A function of `math`, which NumPy has not, for f64 arrays."""
-
-    def apply(x: Array) -> Array:
-        values = map(function, x.ravel().tolist())
-        return np.fromiter(values, np.float64, x.size).reshape(x.shape)
-
-    return apply
 
 
 def _sign(x: Array) -> Array:
@@ -82,8 +72,11 @@ _FLOAT_FUNCTIONS: dict[UnaryOp, Function] = {
     _U.ASINH: np.arcsinh,
     _U.ACOSH: np.arccosh,
     _U.ATANH: np.arctanh,
-    _U.ERF: _elementwise(math.erf),
-    _U.ERFC: _elementwise(math.erfc),
+    _U.ERF: special_functions.erf,
+    _U.ERFC: special_functions.erfc,
+    _U.ERF_INV: special_functions.erf_inv,
+    _U.LGAMMA: special_functions.lgamma,
+    _U.DIGAMMA: special_functions.digamma,
 }
 
 # By the bits, so that no device takes a subnormal number for a whole one.

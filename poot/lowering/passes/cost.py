@@ -79,6 +79,9 @@ _UNARY = {
     UnaryOp.ATANH: 54,
     UnaryOp.ERF: 70,
     UnaryOp.ERFC: 70,
+    UnaryOp.ERF_INV: 50,
+    UnaryOp.LGAMMA: 110,
+    UnaryOp.DIGAMMA: 95,
 }
 _BINARY = {
     BinaryOp.DIV: 26,

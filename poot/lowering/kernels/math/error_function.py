@@ -1,10 +1,17 @@
-"""erf and erfc."""
+"""erf, erfc and the inverse of erf."""
 
 from __future__ import annotations
 
 from poot.lowering.kernels.math.arithmetic import FloatMath
-from poot.lowering.kernels.math.coefficients import ERF, ERFC, EXP
+from poot.lowering.kernels.math.coefficients import (
+    ERF,
+    ERF_INV,
+    ERF_INV_FAR,
+    ERFC,
+    EXP,
+)
 from poot.lowering.kernels.math.exponential import LN2_HIGH, LN2_LOW, LOG2_E
+from poot.lowering.kernels.math.logarithm import log
 from poot.lowering.kernels.math.quotient import quotient
 from poot.lowering.spirv.value import Value
 
@@ -53,3 +60,15 @@ def _erfc_of_positive(m: FloatMath, a: Value) -> Value:
     w = r + (r * r * m.polynomial(r, EXP) + ((high - r) - low))
     total = scaled + scaled * (w - shifted.low * inverse)
     return m.scale(total * 16.0, m.rounded_integer(steps) - 4)
+
+
+def erf_inv(m: FloatMath, x: Value) -> Value:
+    """x times a function of log(1 - x^2), which is smooth up to +-1."""
+    k = m.k
+    a = m.abs(x)
+    # NaN beyond 1, which all that follows keeps.
+    w = m.flip_sign(log(m, (1.0 - a) * (1.0 + a)), k.const(m.f.word, m.f.sign_bit))
+    near = m.polynomial(w, ERF_INV)
+    far = m.polynomial(k.fdiv(w - 11.0, w + 16.0), ERF_INV_FAR)
+    result = x * k.select(w < 5.0, near, far)
+    return k.select(k.eq(a, 1.0), m.with_sign(m.infinity, m.sign(x)), result)

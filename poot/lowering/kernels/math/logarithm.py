@@ -96,6 +96,18 @@ def log_of_sum(m: FloatMath, x: Pair, doublings: Value | None = None) -> Value:
     return _combine(m, Scaled(n, f.high), f.low)
 
 
+def log_pair(m: FloatMath, x: Value) -> Pair:
+    """log(x) for positive, finite x, with an error far below a float's last bit."""
+    reduced = reduce(m, x)
+    f, n = reduced.f, m.to_real(reduced.n)
+    square = m.product(f, f)
+    near = m.ordered_sum(f, square.high * -0.5)
+    tail = f * square.high * m.polynomial(f, LOG) - square.low * 0.5
+    total = m.ordered_sum(n * m.choose(*LN2_HIGH), near.high)
+    low = total.low + (near.low + (tail + n * m.choose(*LN2_LOW)))
+    return m.ordered_sum(total.high, low)
+
+
 def log1p(m: FloatMath, x: Value) -> Value:
     k = m.k
     result = log_of_sum(m, m.sum(m.number(1.0), x))

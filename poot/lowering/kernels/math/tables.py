@@ -10,6 +10,7 @@ from poot.core.ops.elementwise import PREDICATES, Binary, BinaryOp, Unary, Unary
 from poot.lowering.kernels.math import (
     error_function,
     exponential,
+    gamma,
     hyperbolic,
     integers,
     inverse_trigonometric,
@@ -85,6 +86,9 @@ _FLOAT_UNARY: dict[UnaryOp, FloatUnary] = {
     _U.ATANH: hyperbolic.atanh,
     _U.ERF: error_function.erf,
     _U.ERFC: error_function.erfc,
+    _U.ERF_INV: error_function.erf_inv,
+    _U.LGAMMA: gamma.lgamma,
+    _U.DIGAMMA: gamma.digamma,
     _U.FLOOR: selection.floor,
     _U.CEIL: selection.ceil,
     _U.TRUNC: lambda m, x: m.k.trunc(x),
