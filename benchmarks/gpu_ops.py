@@ -8,6 +8,7 @@ JAX runs on the same card if its CUDA plugin is installed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -79,10 +80,37 @@ def cumsum() -> None:
     )
 
 
+def scatter() -> None:
+    """Rows of 128 f32 added up by index, and the same with other dtypes and widths."""
+    rng = np.random.default_rng(0)
+    for name, count, rows, width, dtype in (
+        ("scatter-add 2^20 x 128 f32", ELEMENTS, 1 << 16, 128, np.float32),
+        ("scatter-add 2^20 x 128 f16", ELEMENTS, 1 << 16, 128, np.float16),
+        ("scatter-add 2^20 x 1 f32", ELEMENTS, 1 << 16, 1, np.float32),
+        ("scatter-add 2^20 to one row", ELEMENTS, 1, 16, np.float32),
+    ):
+        index = rng.integers(0, rows, count).astype(np.int32)
+        # Whole numbers, so that sums are exact in any order.
+        values = rng.integers(0, 3, (count, width)).astype(dtype)
+
+        def add(
+            module: Any, index: Any, values: Any, shape: Any = (rows, width)
+        ) -> Any:
+            return module.zeros(shape, values.dtype).at[index].add(values)
+
+        mine = in_poot(functools.partial(add, poot.numpy), index, values)
+        theirs = in_jax(functools.partial(add, jax.numpy), index, values)
+        right = np.zeros((rows, width), np.float64)
+        np.add.at(right, index, values.astype(np.float64))
+        np.testing.assert_array_equal(np.asarray(mine()), right.astype(dtype))
+        report(name, timed(mine), timed(theirs))
+
+
 def main() -> None:
     print(poot.devices()[0], "and JAX on", jax.devices()[0])
     sort()
     cumsum()
+    scatter()
 
 
 if __name__ == "__main__":

@@ -293,7 +293,6 @@ def test_indices_out_of_range_clamp() -> None:
         (1.0, "float is no index"),
         ("a", "str is no index"),
         (np.array([0.5]), "indices are integers"),
-        (True, "a bool is no index"),
     ],
 )
 def test_indexing_errors(index: Any, message: str) -> None:

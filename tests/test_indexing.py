@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import poot
-from poot.core.errors import IndexingError
+from poot.core.errors import IndexingError, NonConcreteBooleanIndexError
 from tests.backends import each_backend  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("each_backend")
@@ -61,6 +61,92 @@ def test_random_indices(seed: int) -> None:
     jitted = poot.jit(lambda v: v[index])(x)
     assert jitted.shape == expected.shape and jitted.dtype == np.int32
     np.testing.assert_array_equal(jitted, expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_updates(seed: int) -> None:
+    """Values go where the index finds the places, the last of several for one."""
+    random = Random(seed)
+    x = random_array(random)
+    index = random_index(random, x.shape)
+    places = np.arange(x.size).reshape(x.shape)[index]
+    values = np.arange(places.size, dtype=np.int32).reshape(places.shape) * 3 - 50
+    if random.random() < 0.3:
+        values = values[..., :1] if values.ndim else values
+    spread = np.broadcast_to(values, places.shape).ravel()
+    replaced, added = x.ravel().copy(), x.ravel().copy()
+    for place, value in zip(places.ravel(), spread, strict=True):
+        replaced[place] = value
+    np.add.at(added, places.ravel(), spread)
+
+    def update(x: Any) -> Any:
+        return x.at[index].set(values), x.at[index].add(values)
+
+    for function in (update, poot.jit(update)):
+        for found, flat in zip(
+            function(poot.device_put(x)), (replaced, added), strict=True
+        ):
+            assert found.dtype == x.dtype
+            np.testing.assert_array_equal(found, flat.reshape(x.shape), str(index))
+
+
+def test_masks_and_truth_values() -> None:
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    value = poot.device_put(x)
+    mask, rows = x % 3 == 0, np.array([True, False])
+    for index in (
+        mask,
+        rows,
+        (rows, 1),
+        (0, mask[0]),
+        (Ellipsis, mask[0, 0]),
+        (slice(None), mask[0]),
+        True,
+        False,
+        (True, 0),
+        (1, True, slice(1, 3)),
+        (np.array(True), slice(None), np.array([0, 2])),
+        (None, False),
+        np.zeros((2, 3, 4), bool),
+    ):
+        np.testing.assert_array_equal(value[index], x[index], str(index))
+        changed = x.copy()
+        changed[index] = 7
+        np.testing.assert_array_equal(value.at[index].set(7), changed, str(index))
+    with pytest.raises(IndexingError, match=r"a mask of shape \(3,\)"):
+        value[np.ones(3, bool)]
+
+
+def test_traced_masks_keep_the_shape_or_are_refused() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with pytest.raises(NonConcreteBooleanIndexError, match=r"poot\.numpy\.where"):
+        poot.jit(lambda x: x[x > 2])(x)
+    with pytest.raises(NonConcreteBooleanIndexError, match="keep the shape"):
+        poot.jit(lambda x: x.at[x > 2].set(x[0]))(x)
+    found = poot.jit(lambda x: (x.at[x > 2].set(-1), x.at[x[:, 0] > 2].add(10)))(x)
+    np.testing.assert_array_equal(found[0], np.where(x > 2, -1, x))
+    np.testing.assert_array_equal(found[1], x + np.array([[0], [10]]))
+
+
+def test_updates_calculate_where_both_dtypes_meet() -> None:
+    x = poot.device_put(np.arange(4, dtype=np.int32))
+    index = np.array([0, 1, 1])
+    assert x.at[index].add(1.5).tolist() == [1, 4, 2, 3]
+    assert x.at[index].set(2.5).tolist() == [2, 2, 2, 3]
+    assert x.at[index].subtract(2).tolist() == [-2, -3, 2, 3]
+    assert x.at[index].multiply(3).tolist() == x.at[index].mul(3).tolist()
+    assert x.at[index].multiply(3).tolist() == [0, 9, 2, 3]
+    assert x.at[index].power(2).tolist() == [0, 1, 2, 3]
+    assert x.at[index].min(-1).tolist() == [-1, -1, 2, 3]
+    assert x.at[index].max(9).tolist() == [9, 9, 2, 3]
+    assert x.at[index].apply(lambda v: v + 10).tolist() == [10, 11, 2, 3]
+    halves = x.at[index].divide(2)
+    assert halves.dtype == np.float32 and halves.tolist() == [0, 0.25, 2, 3]
+    assert (x * 1.0).at[1:3].divide(2).tolist() == [0, 0.5, 1, 3]
+    with pytest.raises(TypeError, match="given unique"):
+        x.at[0].set(1, unique=True)
+    with pytest.raises(TypeError, match="mode is 'wrap'"):
+        x.at[0].set(1, mode="wrap")
 
 
 def test_an_ellipsis_parts_index_arrays_even_if_it_stands_for_no_axis() -> None:

@@ -34,7 +34,6 @@ AWAITING = [
     ("tanh, gelu, sigmoid at large arguments", "gelu and sigmoid of poot.nn", "nn"),
     ("vmap of elementwise ops aligns batch axes", "batching", "vmap"),
     ("out-of-bounds and negative indices", "derivatives of gathers", "grad"),
-    ("out-of-bounds and negative indices", "updates by index", "Array.at"),
     ("out-of-bounds and negative indices", "jacrev of a vmapped index", "jacrev"),
     ("size-0 dimensions", "vmap over (0, 3)", "vmap"),
     ("size-0 dimensions", "a scan over nothing", "lax.scan"),

@@ -116,6 +116,35 @@ def test_out_of_bounds_and_negative_indices() -> None:
     )
 
 
+def test_updates_out_of_bounds_are_dropped() -> None:
+    """The last of several wins, and negative indices count from the end."""
+    zeros, index = f32(0, 0, 0, 0), i32(4, 1, -1)
+    check(lambda x, i: x.at[i].add(1.0), zeros, index, right=f32(0, 1, 0, 1))
+    check(
+        lambda x, i: x.at[i].add(1.0, mode="clip"),
+        zeros,
+        i32(9, 1, -9),
+        right=f32(1, 1, 0, 1),
+    )
+    check(
+        lambda x, i: (
+            x.at[i].set(f32(5, 6, 7, 8, 9)),
+            x.at[i].set(f32(5, 6, 7, 8, 9), wrap_negative_indices=False),
+            x.at[i].get(mode="fill", fill_value=-7.0),
+            x.at[i].get(),
+        ),
+        P,
+        BEYOND,
+        right=(f32(8, 2, 3, 7), P, f32(-7, -7, 4, 1, -7), f32(4, 4, 4, 1, 1)),
+    )
+    check(
+        lambda x, i: (x.at[i[0]].set(9.0), x.at[i[2]].set(9.0), x.at[7].set(9.0)),
+        P,
+        BEYOND,
+        right=(P, f32(1, 2, 3, 9), P),
+    )
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_indices_of_every_dtype_stay_in_bounds(dtype: DType) -> None:
     need(dtype)
@@ -124,12 +153,14 @@ def test_indices_of_every_dtype_stay_in_bounds(dtype: DType) -> None:
     low = NAN if dtype.is_signed else 1.0
     rows = np.stack([P, -P], 1)
     check(
-        lambda p, i: (p[i], jnp.take(p, i, 0)),
+        lambda p, i: (p[i], jnp.take(p, i, 0), p.at[i].add(1.0), p.at[i, i].get()),
         rows,
         index,
         right=(
             rows[[3, 3, 0, 3, 0]],
             np.stack([f32(NAN, NAN, 1, 4, low), f32(NAN, NAN, -1, -4, -low)], 1),
+            rows + f32(2 - dtype.is_signed, 0, 0, 1)[:, None],
+            rows[[3, 3, 0, 3, 0], [1, 1, 0, 1, 0]],
         ),
     )
 

@@ -23,6 +23,10 @@ class IndexingError(PootError, IndexError):
     """An index is out of range or of a kind that is not taken."""
 
 
+class NonConcreteBooleanIndexError(IndexingError):
+    """A traced mask is an index, so that no shape of the result is known."""
+
+
 class MissingRule(PootError, NotImplementedError):
     """A primitive has no rule in a table."""
 

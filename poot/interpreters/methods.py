@@ -21,6 +21,7 @@ from poot.interpreters import (
 from poot.interpreters.backend import backend
 from poot.interpreters.indexing import getitem
 from poot.interpreters.promotion import is_operand
+from poot.interpreters.updating import IndexUpdater
 from poot.interpreters.value import AbstractValue
 
 R = TypeVar("R")
@@ -122,9 +123,14 @@ class Value(AbstractValue):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
-            "the elements of an array never change; make a new one, with "
-            "poot.numpy.where for instance"
+            "the elements of an array never change; x = x.at[index].set(value) makes a "
+            "new one"
         )
+
+    @property
+    def at(self) -> IndexUpdater:
+        """Changed copies: `x.at[index].set(values)`, `.add`, `.get` and their kin."""
+        return IndexUpdater(self)
 
     def __len__(self) -> int:
         if not self.shape:

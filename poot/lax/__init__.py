@@ -7,6 +7,7 @@ promotes and broadcasts.
 from poot.core.ops.matmul import (
     Precision,
 )
+from poot.interpreters.index_plan import GatherScatterMode
 from poot.lax._contraction import (
     batch_matmul,
     dot,
@@ -91,6 +92,21 @@ from poot.lax._elementwise import (
     tan,
     tanh,
 )
+from poot.lax._indexing import (
+    GatherDimensionNumbers,
+    ScatterDimensionNumbers,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+    gather,
+    index_take,
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
 from poot.lax._reduction import (
     argmax,
     argmin,
@@ -137,8 +153,11 @@ from poot.lax._window import (
 
 __all__ = [
     "ConvDimensionNumbers",
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
     "Precision",
     "RoundingMethod",
+    "ScatterDimensionNumbers",
     "abs",
     "acos",
     "acosh",
@@ -187,6 +206,9 @@ __all__ = [
     "dynamic_index_in_dim",
     "dynamic_slice",
     "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
     "eq",
     "erf",
     "erf_inv",
@@ -198,9 +220,11 @@ __all__ = [
     "floor",
     "full",
     "full_like",
+    "gather",
     "ge",
     "gt",
     "index_in_dim",
+    "index_take",
     "integer_pow",
     "iota",
     "is_finite",
@@ -235,6 +259,12 @@ __all__ = [
     "rev",
     "round",
     "rsqrt",
+    "scatter",
+    "scatter_add",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_sub",
     "select",
     "select_n",
     "shift_left",

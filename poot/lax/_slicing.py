@@ -107,19 +107,20 @@ def dynamic_slice(
             f"{x.ndim} axes; takes one of each an axis"
         )
     wrapped = [
-        _start(start, x.shape[axis], sizes[axis], axis)
+        block_start(start, x.shape[axis], sizes[axis], axis, "lax.dynamic_slice")
         for axis, start in enumerate(starts)
     ]
     return result_like(x, DynamicSlice(sizes).bind(x, *wrapped))
 
 
-def _start(start: Any, size: int, taken: int, axis: int) -> Value | Scalar:
+def block_start(
+    start: Any, size: int, taken: int, axis: int, where: str
+) -> Value | Scalar:
     """A start that counts from the front; `config.check_bounds` watches its range."""
-    value = as_value(start, "lax.dynamic_slice")
+    value = as_value(start, where)
     if value.ndim or not value.type.dtype.is_integer:
         raise DTypeError(
-            f"lax.dynamic_slice: the start of axis {axis} is {value.type}, takes "
-            "integer scalars"
+            f"{where}: the start of axis {axis} is {value.type}, takes integer scalars"
         )
     if is_number(start) and not settings().check_bounds:
         number = operator.index(start)
