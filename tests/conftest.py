@@ -63,6 +63,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="how many points of each function are compared with its true values",
     )
+    group.addoption(
+        "--programs",
+        default=24,
+        type=int,
+        help="how many random programs are run",
+    )
+    group.addoption(
+        "--programs-seed",
+        default=0,
+        type=int,
+        help="the seed of the first hundred random programs",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 
 from poot.core.dtypes import DType, Kind, as_dtype, bfloat16, float16, float32
 from poot.core.types import TensorType
+from poot.testing import ulps as distances
+from poot.testing._distance import bits_of, is_nan
 
 Array = np.ndarray[Any, Any]
 
@@ -21,48 +23,21 @@ def rng_of(name: str) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(name.encode()))
 
 
-def bits_of(x: Array) -> Array:
-    """The elements as unsigned integers."""
-    contiguous = np.ascontiguousarray(x).reshape(x.shape)
-    return contiguous.view(np.dtype(f"u{x.dtype.itemsize}"))
-
-
-# Comparing the small floats of ml_dtypes warns of their NaNs.
-@np.errstate(all="ignore")
-def is_nan(x: Array) -> Array:
-    return np.asarray(x != x)
-
-
-def ordinals(x: Array) -> Array:
-    """Integers that count the floats in order, both zeros being 0 (as int64)."""
-    width = x.dtype.itemsize * 8
-    bits = bits_of(x).astype(np.uint64)
-    sign = bits >> np.uint64(width - 1)
-    magnitude = (bits & np.uint64((1 << (width - 1)) - 1)).astype(np.int64)
-    return np.where(sign == 1, -magnitude, magnitude)
-
-
 @np.errstate(all="ignore")
 def ulps(a: Array, b: Array, floor: float = 0.0) -> Array:
-    """How many floats apart: 0 for NaN and NaN, huge where one alone is NaN.
+    """How many floats apart; infinitely many where one is NaN, and between zeros.
 
     Numbers below `floor` are as far apart as there, where floats are not as dense.
     """
     assert a.dtype == b.dtype, (a.dtype, b.dtype)
-    one, other = ordinals(a), ordinals(b)
-    # Across zero the distance is a sum, which may leave int64 but not uint64.
-    sizes = np.abs(one).astype(np.uint64), np.abs(other).astype(np.uint64)
-    apart = np.maximum(*sizes) - np.minimum(*sizes)
-    across = (one < 0) != (other < 0)
-    distance = np.where(across, sizes[0] + sizes[1], apart).astype(np.float64)
+    distance = distances(a, b)
     if floor:
         spacing = floor * float(ml_dtypes.finfo(a.dtype).eps)
         difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
         small = (difference < 2 * floor) & ~is_nan(a) & ~is_nan(b)
         distance = np.where(small, np.minimum(distance, difference / spacing), distance)
     zeros_differ = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
-    distance = np.where(is_nan(a) & is_nan(b), 0.0, distance)
-    return np.where((is_nan(a) != is_nan(b)) | zeros_differ, np.inf, distance)
+    return np.where(zeros_differ, np.inf, distance)
 
 
 @np.errstate(all="ignore")

@@ -13,7 +13,8 @@ import numpy as np
 
 from poot.core.dtypes import DType, as_dtype
 from poot.core.op import Op
-from tests.numerics import Array, ordinals
+from poot.testing import ordinals
+from tests.numerics import Array
 
 Reference = Callable[..., Any]
 

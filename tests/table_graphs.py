@@ -48,6 +48,7 @@ class TableGraph:
         self.builder = Builder()
         self.values: list[ValueId] = []
         self.inexact: dict[ValueId, float] = {}
+        self.equations = 0
         for _ in range(choose.randint(1, 3)):
             self._input(Storage.DEVICE)
         self._state = self._input(Storage.STATE)
@@ -77,6 +78,7 @@ class TableGraph:
 
     def _emit(self, op: Op, *operands: ValueId | Scalar) -> ValueId:
         (out,) = self.builder.emit(op, operands)
+        self.equations += 1
         return out
 
     def _input(self, storage: Storage) -> ValueId:
@@ -94,9 +96,12 @@ class TableGraph:
         if row.special or row.key.op in _OF_ANY_SHAPE:
             case = self._reshaped(case)
         operands = [
-            self._brought(self._pick(), type, row.domains[min(n, len(row.domains) - 1)])
+            self._brought(
+                self._pick_for(type), type, row.domains[min(n, len(row.domains) - 1)]
+            )
             for n, type in enumerate(case.types)
         ]
+        self.equations += 1
         for out in self.builder.emit(case.op, tuple(operands)):
             limit = row.ulps.get(self._type(out).dtype.name, 0)
             if limit:
@@ -108,6 +113,10 @@ class TableGraph:
         """A recent value more often than an old one."""
         recent = self.choose.random() < 0.7
         return self.choose.choice(self.values[-4:] if recent else self.values)
+
+    def _pick_for(self, type: TensorType) -> ValueId:
+        """What an operand of a type is made of."""
+        return self._pick()
 
     def _reshaped(self, case: Case) -> Case:
         """The same op on operands as large as some value, so that chains may fuse."""
@@ -160,16 +169,21 @@ class TableGraph:
         have, need = math.prod(given), math.prod(shape)
         if given == shape:
             return value
-        value = self._emit(Reshape((have,)), value)
+        value = self._regrouped(value, (have,))
         if not have and need:
             value = self._emit(Pad(((0, 1, 0),)), value, Scalar.of(1, dtype))
             have = 1
         if have < need:
             times = -(-need // have)
             value = self._emit(Broadcast((times, have)), value)
-            value = self._emit(Reshape((times * have,)), value)
+            value = self._regrouped(value, (times * have,))
         if self._type(value).size > need:
             value = self._emit(Slice(0, 0, need), value)
+        return self._regrouped(value, shape)
+
+    def _regrouped(self, value: ValueId, shape: tuple[int, ...]) -> ValueId:
+        if self._type(value).shape == shape:
+            return value
         return self._emit(Reshape(shape), value)
 
 

@@ -93,6 +93,17 @@ def test_donated_buffers_become_results(device: Device) -> None:
     executable.close()
 
 
+def test_state_that_is_no_result_is_waited_for(device: Device) -> None:
+    count = 1 << 12
+    program = count_up_program(device.info, count, 8, slow=True)
+    executable = Executable(device, replace(program, results=()))
+    state = device.upload(np.zeros(count, np.float32))
+    results, completion = executable.call([state])
+    assert results == [] and state.ready == completion.value
+    assert np.all(fetch(device, state) == 8)
+    executable.close()
+
+
 def test_a_shared_buffer_is_copied_before_it_is_donated(device: Device) -> None:
     executable = Executable(device, count_up_program(device.info, 3, 1))
     state = device.upload(np.zeros(3, np.float32))

@@ -17,6 +17,7 @@ from poot.core.ops.cumulative import Cumulative
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Unary
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.ops.reduce import Reduce
+from poot.core.ops.scatter import Scatter
 from poot.core.ops.window import ReduceWindow
 from poot.testing import (  # noqa: F401 (they fill the table)
     _jax_contraction,
@@ -31,7 +32,7 @@ from poot.testing._jax_table import Array, deviates, jax
 _CALCULATES = (
     *(Unary, Binary, Compare, Cast, Clamp),
     *(Reduce, Cumulative, ReduceWindow, MatMul),
-    *(DotGeneral, IndexedMatMul, Conv),
+    *(DotGeneral, IndexedMatMul, Conv, Scatter),
 )
 _SHARES_F32_EXPONENT = (dtypes.float32.numpy, dtypes.bfloat16.numpy)
 _SMALLEST_NORMAL_F32 = 2.0**-126

@@ -209,6 +209,12 @@ class Executable:
             result = results[number]
             result.ready = result.last_use = value
             result.completion = suspect
+        for index in self._donated:
+            # State may be written without being a result.
+            state = buffers[index]
+            assert state is not None
+            state.ready = value
+            state.completion = suspect
         return results, completion
 
     def _submit(

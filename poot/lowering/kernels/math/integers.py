@@ -35,8 +35,8 @@ def absolute(k: KernelBuilder, x: Value) -> Value:
 def sign(k: KernelBuilder, x: Value) -> Value:
     if not _scalar(x).is_signed:
         return k.select(k.eq(x, 0), k.const(x.ty, 0), k.const(x.ty, 1))
-    # From the sign bits of x and -x: NVIDIA's compiler gives up on comparisons of 64-bit
-    # integers with zero that choose between these results.
+    # From the sign bits of x and -x: NVIDIA's compiler gives up on comparisons of
+    # 64-bit integers with zero that choose between these results.
     last = _scalar(x).bits - 1
     return k.sar(x, last) | k.bitcast(_word(k, k.neg(x)) >> last, x.ty)
 
