@@ -71,9 +71,9 @@ UNARY = (
     Function(_U.ATANH, np.arctanh, (-1.0, 1.0), 1.5, 1.5),
     Function(_U.ERF, mp.erf, (-4.0, 4.0), 1.5, 1.4),
     Function(_U.ERFC, mp.erfc, (-7.0, 28.0), 3.7, 3.2),
-    Function(_U.ERF_INV, mp.erf_inv, (-1.0, 1.0), 3.0, 3.0),
-    Function(_U.LGAMMA, mp.lgamma, (-20.0, 10.0), 4.0, 4.0, floor=1.0),
-    Function(_U.DIGAMMA, mp.digamma, (-40.0, 10.0), 4.0, 4.0, floor=1.0),
+    Function(_U.ERF_INV, mp.erf_inv, (-1.0, 1.0), 3.0, 2.0),
+    Function(_U.LGAMMA, mp.lgamma, (-20.0, 10.0), 2.7, 2.3, floor=1.0),
+    Function(_U.DIGAMMA, mp.digamma, (-40.0, 10.0), 3.0, 2.5, floor=1.0),
 )
 BINARY = (
     Function(_B.DIV, np.divide, (-3.0, 3.0), 0.5, 0.5),

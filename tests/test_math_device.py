@@ -196,6 +196,13 @@ def test_functions_of_hot_loops_are_short() -> None:
     assert calculations(binary_kernel(BinaryOp.MAX)) <= 12
 
 
+def test_special_functions_compile_quickly() -> None:
+    """Drivers translate each instruction, of both ways that a branch may take."""
+    assert calculations(unary_kernel(UnaryOp.ERF_INV)) <= 100
+    assert calculations(unary_kernel(UnaryOp.LGAMMA)) <= 235
+    assert calculations(unary_kernel(UnaryOp.DIGAMMA)) <= 200
+
+
 def test_only_long_remainders_loop() -> None:
     assert [kernel.name for kernel in KERNELS if kernel.loop_trips] == ["rem"]
     (rem,) = (kernel for kernel in KERNELS if kernel.name == "rem")

@@ -82,21 +82,24 @@ def digamma(m: FloatMath, x: Value) -> Value:
     a = m.abs(x)
     whole = k.round_even(x)
     t = x - whole
-    # Up to 1/2 the reflection leads to 1 - x.
-    reflects = whole < 1.0
-    near = a < _FAR
-    right = _right_digamma(m, a, whole, t, near, reflects)
-    left = _reflected_digamma(m, t, right)
-    left = k.select(m.is_zero(t), m.nan, left)
-    result = k.select(reflects, left, right.high + right.low)
+    # Below -1/2 the reflection leads to 1 - x.
+    reflects = whole < 0.0
+    right = _right_digamma(m, a, whole, t, reflects)
+    wave = k.select(reflects, t * m.polynomial(t * t, COT_PI), 0.0)
+    left = k.select(m.is_zero(t), m.nan, _with_pole(m, t, right, wave))
+    result = k.select(whole < 1.0, left, right.high + right.low)
     return k.select(k.eq(x, math.inf), x, result)
 
 
 def _right_digamma(
-    m: FloatMath, a: Value, whole: Value, t: Value, near: Value, reflects: Value
+    m: FloatMath, a: Value, whole: Value, t: Value, reflects: Value
 ) -> Pair:
-    """digamma of 1 - x where that `reflects`, else of x; a is |x|."""
+    """digamma of 1 - x where that `reflects`, else of x, or of 1 + x next to 0.
+
+    The second part may be as large as the first.
+    """
     k = m.k
+    near = a < _FAR
     # Where it is near the argument is 1, 2 or 3 and an offset from -1/2 to 1/2.
     offset = k.select(reflects, k.neg(t), t)
     place = k.select(reflects, 1.0 - whole, whole)
@@ -118,8 +121,8 @@ def _right_digamma(
     )
 
 
-def _reflected_digamma(m: FloatMath, t: Value, right: Pair) -> Value:
-    """right - pi cot(pi t) for t != 0"""
+def _with_pole(m: FloatMath, t: Value, right: Pair, wave: Value) -> Value:
+    """right - 1/t + wave for t != 0"""
     k = m.k
     # Next to zero the pole is all, and its inverse is scaled lest Vulkan says nothing
     # of it.
@@ -127,8 +130,7 @@ def _reflected_digamma(m: FloatMath, t: Value, right: Pair) -> Value:
     scale = k.select(tiny, m.number(2.0**64), 1.0)
     pole = _inverse(m, t * scale)
     total = m.sum(right.high, k.neg(pole.high))
-    rest = t * m.polynomial(t * t, COT_PI) - pole.low
-    result = total.high + (total.low + (right.low + rest))
+    result = (total.high + wave) + (right.low + (total.low - pole.low))
     return k.select(tiny, (pole.high + pole.low) * -(2.0**64), result)
 
 
