@@ -1,4 +1,4 @@
-"""poot's sorts, scans and scatters on a GPU beside `jax.numpy`'s, in one run.
+"""poot's sorts, scans, scatters and products on a GPU beside `jax.numpy`'s, in one run.
 
     python benchmarks/gpu_ops.py
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 
 import poot
@@ -21,6 +22,7 @@ from poot.interpreters.backend import backend
 
 ELEMENTS = 1 << 20
 SCANNED = 1 << 28
+SIDE = 4096
 
 
 def in_poot(function: Callable[..., Any], *arrays: np.ndarray) -> Callable[[], Any]:
@@ -80,6 +82,26 @@ def cumsum() -> None:
     )
 
 
+def matmul(side: int = SIDE) -> None:
+    """Of small whole numbers, whose sums are exact in f32."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, (side, side)).astype(np.float32) for _ in range(2))
+    right = a.astype(np.float64) @ b.astype(np.float64)
+    for name, dtype in (("f32", np.float32), ("bf16", ml_dtypes.bfloat16)):
+        x, y = a.astype(dtype), b.astype(dtype)
+        mine = in_poot(poot.numpy.matmul, x, y)
+        np.testing.assert_array_equal(np.asarray(mine()), right.astype(dtype))
+        theirs = in_jax(in_f32, x, y)
+        taken = timed(mine)
+        report(f"matmul {side}^3 {name}", taken, timed(theirs))
+        print(f"{'':28} {2 * side**3 / taken / 1e12:.2f} TFLOP/s")
+
+
+def in_f32(a: Any, b: Any) -> Any:
+    """JAX's product in full precision, as poot's always is."""
+    return jax.numpy.matmul(a, b, precision="highest")
+
+
 def scatter() -> None:
     """Rows of 128 f32 added up by index, and the same with other dtypes and widths."""
     rng = np.random.default_rng(0)
@@ -110,6 +132,7 @@ def main() -> None:
     print(poot.devices()[0], "and JAX on", jax.devices()[0])
     sort()
     cumsum()
+    matmul()
     scatter()
 
 

@@ -16,7 +16,7 @@ from poot.core.dtypes import as_dtype
 from poot.core.errors import DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
-from poot.core.ops.shape import Slice, Transpose
+from poot.core.ops.shape import Broadcast, Slice, Transpose
 from poot.core.types import TensorType
 from poot.lowering.kernels.contraction_schedule import Extent, choose, exchange_pays
 from poot.lowering.program import Copy
@@ -118,6 +118,22 @@ def test_operands_are_read_where_they_stand() -> None:
     program = plan_graph(one_op(op, a, b))
     assert len(program.dispatches) == 1 and program.arena_bytes == 0
     assert not any(isinstance(node, Copy) for node in program.body)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_batches_that_share_the_left_operand_are_columns(profile: str) -> None:
+    rng = np.random.default_rng(6)
+    a = small_integers(rng, (9, 12), np.float32)
+    b = small_integers(rng, (3, 12, 20), np.float32)
+    builder = Builder()
+    left, right = builder.input(type_of(a)), builder.input(type_of(b))
+    (left,) = builder.emit(Broadcast((3, 9, 12)), (left,))
+    builder.result(*builder.emit(MatMul(), (left, right)))
+    graph = builder.finish()
+    (got,) = run_graph(graph, (a, b), PROFILES[profile])
+    np.testing.assert_array_equal(got, a @ b)
+    (node,) = plan_graph(graph, PROFILES[profile]).body
+    assert node.flops == 2 * 3 * 9 * 12 * 20
 
 
 def test_matmul_and_dot_general_are_one_kernel() -> None:

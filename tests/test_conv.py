@@ -9,7 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import poot
@@ -40,7 +40,7 @@ def convs(draw: Any) -> tuple[Conv, tuple[int, ...], tuple[int, ...]]:
     spatial = each(1, 9 if rank < 3 else 5)
     op = Conv(
         each(1, 3),
-        tuple(zip(each(0, 3), each(-1, 3), strict=True)),
+        tuple(zip(each(-1, 3), each(-1, 3), strict=True)),
         each(1, 3),
         each(1, 2),
         groups,
@@ -48,6 +48,8 @@ def convs(draw: Any) -> tuple[Conv, tuple[int, ...], tuple[int, ...]]:
     )
     batch = parts * draw(st.integers(1, 2))
     x = (batch, groups * taken, *spatial)
+    type = TensorType(x, as_dtype(F32))
+    assume(all(op.padded(type, axis) >= 0 for axis in range(rank)))
     return op, x, (groups * parts * made, taken, *each(1, 3))
 
 
@@ -150,6 +152,67 @@ def test_channels_last_is_read_as_it_stands(profile: str) -> None:
 
     graph = poot.make_graph(convolved)(x, w)
     assert_exact(graph, (x, w), PROFILES[profile])
+
+
+def gradients(x: Any, w: Any, ct: Any, strides: Any, pads: Any, groups: int) -> Any:
+    """Those of a convolution of 2 spatial axes, which are convolutions themselves."""
+    reach = [size - 1 for size in w.shape[2:]]
+    back = []
+    for size, made, step, window, (low, _) in zip(
+        x.shape[2:], ct.shape[2:], strides, reach, pads, strict=True
+    ):
+        spread = (made - 1) * step + 1
+        back.append((window - low, size + low - spread))
+    parts = lax.reshape(w, (groups, w.shape[0] // groups, *w.shape[1:]))
+    turned = lax.transpose(parts, (0, 2, 1, 3, 4))
+    turned = lax.reshape(turned, (x.shape[1], -1, *w.shape[2:]))
+    dx = lax.conv_general_dilated(
+        ct,
+        lax.rev(turned, (2, 3)),
+        (1, 1),
+        back,
+        lhs_dilation=strides,
+        feature_group_count=groups,
+    )
+    # Channels are the batch, and images what is contracted.
+    around = []
+    for size, made, step, window, (low, _) in zip(
+        x.shape[2:], ct.shape[2:], strides, reach, pads, strict=True
+    ):
+        around.append((low, window + (made - 1) * step + 1 - size - low))
+    dw = lax.conv_general_dilated(
+        x,
+        ct,
+        (1, 1),
+        around,
+        rhs_dilation=strides,
+        dimension_numbers=("CNHW", "IOHW", "CNHW"),
+        batch_group_count=groups,
+    )
+    return dx, dw
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+def test_gradients_are_convolutions(groups: int, strides: Any) -> None:
+    rng = rng_of("gradients")
+    x = small_integers(rng, (3, 6, 9, 8), F32)
+    w = small_integers(rng, (12, 6 // groups, 3, 2), F32)
+    pads = ((1, 2), (0, 1))
+
+    def forward(x: Any, w: Any) -> Any:
+        return jax.lax.conv_general_dilated(
+            x, w, strides, pads, feature_group_count=groups
+        )
+
+    y, pullback = jax.vjp(forward, x, w)
+    ct = small_integers(rng, y.shape, F32)
+    for mine, theirs in zip(
+        poot.jit(lambda *xs: gradients(*xs, strides, pads, groups))(x, w, ct),
+        pullback(ct),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
 
 
 # --- lax --------------------------------------------------------------------

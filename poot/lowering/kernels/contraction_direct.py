@@ -18,7 +18,8 @@ _INVOCATIONS = 128
 def _invocations(info: DeviceInfo) -> int:
     if info.is_cpu:
         return info.subgroup_size
-    return min(_INVOCATIONS, info.max_workgroup_invocations)
+    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
+    return min(_INVOCATIONS, most)
 
 
 def direct_groups(m: int, n: int, info: DeviceInfo) -> int:
