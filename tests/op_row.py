@@ -75,8 +75,6 @@ class OpRow:
     cases: Callable[[DType], Sequence[Case]]
     # The op and the operands to the result, by NumPy or Python, not by the oracle.
     reference: Callable[..., Any]
-    # A path in the module `jax`, a function of (jax, op, operands), or None.
-    jax: str | Callable[..., Any] | None
     # Where operands lie, one an operand; the last one serves the operands after it.
     domains: tuple[Domain, ...] = ((-100.0, 100.0),)
     # Whether any bit pattern is an operand too.

@@ -9,11 +9,9 @@ import numpy as np
 
 from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.core.op import Op
 from poot.core.ops.conv import Conv
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul
 from poot.core.types import TensorType
-from poot.testing._jax_run import jax as jax_rules
 from tests.numerics import Array
 from tests.op_row import FLOATS, INTEGERS, Case, OpRow
 from tests.op_rows_tensor import as_elements
@@ -40,10 +38,6 @@ def _exact(x: Array) -> Array:
 def _rounded(sums: Array, given: Array, out: DType | None) -> Array:
     dtype = dtypes.as_dtype(given.dtype) if out is None else out
     return as_elements(sums.ravel().tolist(), dtype).reshape(sums.shape)
-
-
-def _in_jax(j: Any, op: Op, *operands: Any) -> Any:
-    return jax_rules[op.key](op, j, *operands)
 
 
 # --- dot_general ------------------------------------------------------------
@@ -201,7 +195,6 @@ ROWS = [
         NUMBERS,
         _dot_cases,
         _dot,
-        _in_jax,
         ((-3.0, 3.0),),
         **_SMALL,
     ),
@@ -210,7 +203,6 @@ ROWS = [
         NUMBERS,
         _indexed_cases,
         _indexed,
-        _in_jax,
         ((-3.0, 3.0), (-3.0, 3.0), (-2.0, 6.0)),
         **_SMALL,
     ),
@@ -219,7 +211,6 @@ ROWS = [
         NUMBERS,
         _conv_cases,
         _conv,
-        _in_jax,
         ((-3.0, 3.0),),
         **_SMALL,
     ),

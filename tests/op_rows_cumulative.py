@@ -77,24 +77,14 @@ def _log_of_sums(row: list[float]) -> list[float]:
     return found
 
 
-def _in_jax(name: str) -> Callable[..., Any]:
-    def scan(j: Any, op: Cumulative, x: Any) -> Any:
-        # JAX takes no bools, which order as numbers do.
-        numbers = x.astype(np.int8) if x.dtype == np.bool_ else x
-        return getattr(j.lax, name)(numbers, op.axis, op.reverse).astype(x.dtype)
-
-    return scan
-
-
 def _row(
     member: CumulativeOp,
     taken: tuple[DType, ...],
     reference: Callable[..., Any],
     **rest: Any,
 ) -> OpRow:
-    jax = _in_jax(f"cum{member.value}")
     key = Cumulative(member, 0).key
-    return OpRow(key, taken, _cases(member), reference, jax, **rest)
+    return OpRow(key, taken, _cases(member), reference, **rest)
 
 
 _SMALL: dict[str, Any] = {"anywhere": False, "whole": True}

@@ -117,7 +117,6 @@ ROWS = [
         MOVED,
         _gather_cases,
         _gather,
-        None,
         ((-100.0, 100.0), (-2.0, 7.0)),
     )
 ]

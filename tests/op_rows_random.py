@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from poot.core import dtypes
@@ -46,18 +44,12 @@ def _reference(op: Threefry2x32, *words: Array) -> tuple[Array, ...]:
     return tuple(made[:, n].reshape(arrays[0].shape) for n in range(2))
 
 
-def _in_jax(j: Any, op: Threefry2x32, *words: Any) -> tuple[Any, ...]:
-    equal = j.numpy.broadcast_arrays(*words)
-    return tuple(j.extend.random.threefry2x32_p.bind(*equal))
-
-
 ROWS = [
     OpRow(
         Threefry2x32().key,
         (dtypes.uint32,),
         applications(Threefry2x32(), SHAPES),
         _reference,
-        _in_jax,
         ((0.0, 2.0**32 - 1),),
     )
 ]

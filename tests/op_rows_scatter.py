@@ -113,7 +113,7 @@ def _scatter_row(
 ) -> OpRow:
     key = Scatter(member, ScatterDims((), (), ())).key
     cases = _scatter_cases(member)
-    return OpRow(key, taken, cases, reference, None, **rest)
+    return OpRow(key, taken, cases, reference, **rest)
 
 
 NUMBERS = FLOATS + INTEGERS
@@ -225,7 +225,6 @@ WRITES = [
         MOVED,
         _update_slice_cases,
         _update_slice,
-        None,
         ((-100.0, 100.0), (-100.0, 100.0), (-3.0, 9.0)),
     ),
     OpRow(
@@ -233,7 +232,6 @@ WRITES = [
         MOVED,
         _scatter_update_cases,
         _scatter_update,
-        None,
         ((-100.0, 100.0), (-100.0, 100.0), (-2.0, 9.0)),
     ),
 ]

@@ -61,12 +61,11 @@ def cases_of(*pairs: tuple[Op, tuple[tuple[int, ...], ...]]) -> Cases:
 def moves(
     cases: Cases,
     reference: Callable[..., Any],
-    jax: Callable[..., Any],
     **rest: Any,
 ) -> OpRow:
     """A primitive that moves elements: any bits, which all stay."""
     key = cases(dtypes.float32)[0].op.key
-    return OpRow(key, MOVED, cases, reference, jax, **rest)
+    return OpRow(key, MOVED, cases, reference, **rest)
 
 
 def _slices(op: Slice, ndim: int) -> tuple[slice, ...]:
@@ -106,7 +105,6 @@ SHAPES = [
             if x.dtype == np.int32
             else np.broadcast_to(x, op.shape)
         ),
-        lambda j, op, x: j.numpy.broadcast_to(x, op.shape),
     ),
     moves(
         cases_of(
@@ -116,7 +114,6 @@ SHAPES = [
             (Reshape(()), ((1, 1),)),
         ),
         lambda op, x: x.ravel().reshape(op.shape),
-        lambda j, op, x: j.lax.reshape(x, op.shape),
         # It stands in its operand's memory, which is copied as bytes at most.
         needs_int64=never,
     ),
@@ -129,7 +126,6 @@ SHAPES = [
             (Transpose(()), ((),)),
         ),
         lambda op, x: np.moveaxis(x, op.perm, range(x.ndim)),
-        lambda j, op, x: j.lax.transpose(x, op.perm),
     ),
     moves(
         cases_of(
@@ -140,7 +136,6 @@ SHAPES = [
             (Slice(1, 0, 0), ((2, 0),)),
         ),
         lambda op, x: x[_slices(op, x.ndim)],
-        lambda j, op, x: j.lax.slice_in_dim(x, op.start, op.end, op.stride, op.axis),
     ),
     moves(
         cases_of(
@@ -151,7 +146,6 @@ SHAPES = [
             (Concat(1), ((2, 1, 3), (2, 4, 3))),
         ),
         lambda op, *xs: np.concatenate(xs, op.axis),
-        lambda j, op, *xs: j.lax.concatenate(xs, op.axis),
     ),
     moves(
         cases_of(
@@ -163,7 +157,6 @@ SHAPES = [
             (Pad(()), ((), ())),
         ),
         ref.pad,
-        lambda j, op, x, value: j.lax.pad(x, value, op.config),
     ),
     moves(
         cases_of(
@@ -173,14 +166,12 @@ SHAPES = [
             (Reverse(()), ((3,),)),
         ),
         lambda op, x: np.flip(x, op.axes),
-        lambda j, op, x: j.lax.rev(x, op.axes),
     ),
     OpRow(
         Iota(dtypes.int32, (1,), 0).key,
         FLOATS + INTEGERS,
         _iota_cases,
         _iota,
-        lambda j, op: j.lax.broadcasted_iota(op.dtype.numpy, op.shape, op.axis),
     ),
 ]
 
@@ -203,22 +194,6 @@ def _gather_cases(dtype: DType) -> list[Case]:
         for source, index, axis, index_dtype in places
         for mode in GatherMode
     ]
-
-
-def _gather_in_jax(j: Any, op: Gather, src: Any, idx: Any) -> Any:
-    """In JAX a negative index of `take` counts from the end: here it lies outside."""
-    size = src.shape[op.axis]
-    if op.mode is not GatherMode.FILL:
-        return j.numpy.take(src, idx, op.axis, mode="clip")
-    wide = idx.astype(np.int64)
-    outside = j.numpy.where(wide < 0, size, wide)
-    return j.numpy.take(src, outside, op.axis, mode="fill")
-
-
-def _dynamic_slice_in_jax(j: Any, op: DynamicSlice, x: Any, *starts: Any) -> Any:
-    """In JAX a negative start counts from the end: here it is clamped to 0."""
-    clamped = [j.numpy.maximum(start, 0) for start in starts]
-    return j.lax.dynamic_slice(x, clamped, op.sizes)
 
 
 def _dynamic_slice_cases(dtype: DType) -> list[Case]:
@@ -247,7 +222,6 @@ INDEXING = [
         MOVED,
         _gather_cases,
         ref.gather,
-        _gather_in_jax,
         ((-100.0, 100.0), (-3.0, 9.0)),
     ),
     OpRow(
@@ -255,7 +229,6 @@ INDEXING = [
         MOVED,
         _dynamic_slice_cases,
         ref.dynamic_slice,
-        _dynamic_slice_in_jax,
         ((-100.0, 100.0), (-3.0, 9.0)),
     ),
 ]
@@ -279,18 +252,11 @@ def reduction(
     member: ReduceOp,
     taken: tuple[DType, ...],
     reference: Callable[..., Any],
-    jax: str,
     **rest: Any,
 ) -> OpRow:
-    def in_jax(j: Any, op: Reduce, x: Any) -> Any:
-        return getattr(j.numpy, jax)(x, op.axis, keepdims=op.keepdim, **_dtype(j, x))
-
-    def _dtype(j: Any, x: Any) -> dict[str, Any]:
-        return {"dtype": x.dtype} if jax in ("sum", "prod") else {}
-
     empty = member not in (_R.MAX, _R.MIN)
     cases = _reduce_cases(Reduce, member, empty)
-    return OpRow(Reduce(member, 0).key, taken, cases, reference, in_jax, **rest)
+    return OpRow(Reduce(member, 0).key, taken, cases, reference, **rest)
 
 
 def _folded(step: Callable[[Any, Any], Any], start: Any) -> Callable[..., Any]:
@@ -341,12 +307,6 @@ def _arg_reduce(best: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
-def _in_jax_arg(name: str) -> Callable[..., Any]:
-    return lambda j, op, x: getattr(j.numpy, name)(
-        x, op.axis, keepdims=op.keepdim
-    ).astype(np.int32)
-
-
 _SMALL = {"anywhere": False, "whole": True}
 NUMBERS = FLOATS + INTEGERS
 
@@ -355,7 +315,6 @@ REDUCTIONS = [
         _R.SUM,
         NUMBERS,
         _folded(lambda a, b: a + b, 0),
-        "sum",
         domains=((-8.0, 8.0),),
         **_SMALL,
     ),
@@ -363,7 +322,6 @@ REDUCTIONS = [
         _R.PROD,
         NUMBERS,
         _folded(lambda a, b: a * b, 1),
-        "prod",
         domains=((1.0, 2.0),),
         **_SMALL,
     ),
@@ -372,23 +330,21 @@ REDUCTIONS = [
             member,
             NUMBERS + BOOL,
             _folded(best, None),
-            name,
             needs_int64=on_64_bits,
         )
-        for member, best, name in (
-            (_R.MAX, ref.largest, "max"),
-            (_R.MIN, ref.smallest, "min"),
+        for member, best in (
+            (_R.MAX, ref.largest),
+            (_R.MIN, ref.smallest),
         )
     ),
-    reduction(_R.ANY, BOOL, _folded(lambda a, b: a or b, False), "any"),
-    reduction(_R.ALL, BOOL, _folded(lambda a, b: a and b, True), "all"),
+    reduction(_R.ANY, BOOL, _folded(lambda a, b: a or b, False)),
+    reduction(_R.ALL, BOOL, _folded(lambda a, b: a and b, True)),
     *(
         OpRow(
             ArgReduce(member, 0).key,
             NUMBERS + BOOL,
             _reduce_cases(ArgReduce, member, False),
             _arg_reduce(best),
-            _in_jax_arg(member.value),
             # Few numbers, so that the first of several equal ones is asked for.
             ((-3.0, 3.0),),
             whole=True,
@@ -437,18 +393,12 @@ def _matmul(op: MatMul, a: Array, b: Array) -> Array:
     return as_elements(exact.ravel().tolist(), out).reshape(exact.shape)
 
 
-def _matmul_in_jax(j: Any, op: MatMul, a: Any, b: Any) -> Any:
-    out = a.dtype if op.out is None else op.out.numpy
-    return j.numpy.matmul(a, b, preferred_element_type=out)
-
-
 CONTRACTIONS = [
     OpRow(
         MatMul().key,
         NUMBERS,
         _matmul_cases,
         _matmul,
-        _matmul_in_jax,
         ((-3.0, 3.0),),
         **_SMALL,
     )
@@ -505,7 +455,6 @@ COMPOSITES = [
             for body in [pointwise_body(dtype, shape)]
         ],
         _pointwise,
-        None,
         ((-8.0, 8.0),),
         needs_int64=on_64_bits,
         **_SMALL,
@@ -519,7 +468,6 @@ COMPOSITES = [
             for body in [row_body(dtype, shape)]
         ],
         _row,
-        None,
         ((-4.0, 4.0),),
         needs_int64=on_64_bits,
         **_SMALL,
