@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+import poot
+import poot.numpy as jnp
 from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
+from poot.core.equation import ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
+from poot.core.ops.elementwise import Binary, BinaryOp
 from poot.core.ops.index_dims import ScatterDims
 from poot.core.ops.scatter import (
     DynamicUpdateSlice,
@@ -20,12 +25,21 @@ from poot.core.ops.scatter import (
     ScatterOp,
     ScatterUpdate,
 )
+from poot.core.ops.shape import Reshape, Slice
 from poot.core.types import Storage, TensorType
+from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceKind
 from poot.lowering.program import Copy, Dispatch, Space
 from tests.backends import device_backend
 from tests.graph_runs import assert_right
-from tests.kernel_harness import assert_exact, one_op, plan_graph, run_graph, same_bits
+from tests.kernel_harness import (
+    assert_exact,
+    device,
+    one_op,
+    plan_graph,
+    run_graph,
+    same_bits,
+)
 from tests.numerics import Array, rng_of
 
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
@@ -171,6 +185,31 @@ def test_state_that_is_asked_for_later_is_copied() -> None:
     assert_right(graph)
 
 
+def test_what_is_of_no_use_afterwards_is_updated_where_it_stands() -> None:
+    """From the argument to the result there is one copy, of zeros there is none."""
+
+    def three(x: Any, i: Any, y: Any) -> Any:
+        return x.at[i].set(y).at[i].add(y).at[0].multiply(y[0])
+
+    def sums(x: Any, i: Any, y: Any) -> Any:
+        """The last update is no result, but part of one."""
+        return three(x, i, y) * 2, jnp.zeros((5, 4)).at[i].add(y)
+
+    def kept(x: Any, i: Any, y: Any) -> Any:
+        """Each of these is needed as it was."""
+        one = x.at[i].set(y)
+        rows = one[:3]
+        return one.at[i].add(rows), one.at[i].add(one[0]) + one
+
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    index, y = np.array([1, 3, 1], np.int32), x[:3] + 7
+    for function, copies in ((three, 1), (sums, 1), (kept, 3)):
+        graph = poot.make_graph(function)(x, index, y)
+        program = plan(lower(graph, device().info).graph, device().info)
+        assert sum(isinstance(node, Copy) for node in program.body) == copies
+        assert_right(graph)
+
+
 def test_few_slots_take_two_launches() -> None:
     program = plan_graph(updated_state(IN_PLACE[0]))
     assert len(program.body) == 2
@@ -189,3 +228,60 @@ def test_an_update_of_all_is_a_copy() -> None:
     starts = np.array(1, np.int32), np.array(-7, np.int32)
     given = x, x + 20, *starts
     assert_exact(one_op(DynamicUpdateSlice(), *given), given)
+
+
+class Updates:
+    """A random graph of updates of a state and an argument, views of them and sums."""
+
+    def __init__(self, seed: int) -> None:
+        self.choose = Random(seed)
+        self.builder = Builder()
+        self.type = TensorType((6, 4), dtypes.float32)
+        self.state = self.builder.input(self.type, Storage.STATE)
+        self.values = [self.state, self.builder.input(self.type)]
+        self.rows = [self.builder.input(TensorType((3, 4), dtypes.float32))]
+        self.index = self.builder.input(TensorType((3, 1), I32))
+
+    def graph(self) -> Graph:
+        choose = self.choose
+        for _ in range(choose.randint(2, 9)):
+            choose.choice((self._update, self._update, self._view, self._sum))()
+        for value in choose.sample(self.values, choose.randint(1, 2)):
+            self.builder.result(value)
+        following = choose.choice(self.values[-3:])
+        self.builder.state_next(self.state, following)
+        return self.builder.finish()
+
+    def _pick(self) -> ValueId:
+        recent = self.choose.random() < 0.6
+        return self.values[-1] if recent else self.choose.choice(self.values)
+
+    def _emit(self, op: Op, *operands: ValueId | Scalar) -> ValueId:
+        return self.builder.emit(op, operands)[0]
+
+    def _update(self) -> None:
+        x, rows = self._pick(), self.choose.choice(self.rows)
+        kind = self.choose.randrange(3)
+        if kind == 0:
+            member = self.choose.choice(list(ScatterOp)[:2])
+            made = self._emit(Scatter(member, ROWS), x, self.index, rows)
+        elif kind == 1:
+            slots = self._emit(Reshape((3,)), self.index)
+            made = self._emit(ScatterUpdate(), x, rows, slots)
+        else:
+            start = Scalar.of(self.choose.randint(0, 3), I32)
+            made = self._emit(DynamicUpdateSlice(), x, rows, start, Scalar.of(0, I32))
+        self.values.append(made)
+
+    def _view(self) -> None:
+        start = self.choose.randint(0, 3)
+        self.rows.append(self._emit(Slice(0, start, start + 3), self._pick()))
+
+    def _sum(self) -> None:
+        other = self._pick()
+        self.values.append(self._emit(Binary(BinaryOp.MAX), self._pick(), other))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_rows_of_updates(seed: int) -> None:
+    assert_right(Updates(seed).graph(), seed)

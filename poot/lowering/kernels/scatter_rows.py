@@ -62,8 +62,17 @@ class Rows:
 
 
 def started(ctx: PlanContext, eqn: Eqn) -> View:
-    """The place of the result, which has the elements of operand 0 as yet."""
-    out, source = ctx.output(eqn.out), ctx.view(eqn.inputs[0])
+    """The place of the result, which has the elements of operand 0 as yet.
+
+    That is the operand's own place if the operand is of no use afterwards.
+    """
+    operand, *others = eqn.inputs
+    source = ctx.view(operand)
+    is_free = operand not in others and not ctx.is_stored(eqn.out)
+    if is_free and isinstance(source, View) and source.is_dense and ctx.dies(operand):
+        ctx.place(eqn.out, source)
+        return source
+    out = ctx.output(eqn.out)
     if source != out:
         ctx.copy(source, out)
     return out

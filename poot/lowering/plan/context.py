@@ -47,12 +47,16 @@ class PlanContext:
         # Sizes of the scratch buffers; planning places them in the arena at the end.
         self.arena: list[int] = []
         self.label = ""
+        # Of the equation that is being planned.
+        self.index = 0
         self._homes = dict(homes or {})
         self._stored = frozenset(stored)
         self._places: dict[ValueId, View] = {}
         self._dense: dict[ValueId, View] = {}
         # Values that stand for views of rules which plan a region of their own.
         self._extra: list[TensorType] = []
+        self._uses = graph.uses()
+        self._shown = {output.value for output in graph.outputs}
 
     # --- places -------------------------------------------------------------
 
@@ -95,6 +99,22 @@ class PlanContext:
     def place(self, value: ValueId, view: View) -> None:
         """Record that a value stands in `view` already."""
         self._places[value] = view
+
+    def dies(self, operand: Operand) -> bool:
+        """Whether nobody reads a computed operand's buffer after this equation."""
+        if isinstance(operand, Scalar):
+            return False
+        where = self._places[operand].range
+        if where.space is not Space.ARENA:
+            return False
+        for value, view in self._places.items():
+            if view.range == where:
+                last = self._uses.get(value, [-1])[-1]
+                # Other values there are views, which this equation may not read either.
+                ends = self.index + (value == operand)
+                if last >= ends or value in self._shown:
+                    return False
+        return True
 
     def is_stored(self, value: ValueId) -> bool:
         """Whether the value needs a buffer of its own, were it but a view."""

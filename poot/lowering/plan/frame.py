@@ -132,26 +132,29 @@ class _FrameMaker:
             self.graph, self.uses, pair.input, maker
         ):
             frame.homes[base] = target
-            self._chain_updates(maker, pair.input, target)
+            self._chain_updates(maker, target, pair.input)
         else:
             frame.stored.add(base)
             frame.late.append((base, target))
 
-    def _chain_updates(self, maker: int, state: ValueId, target: BufferRange) -> None:
-        """Have each of a row of updates of the state made in its buffer too."""
-        shown = {output.value for output in self.graph.outputs}
-        eqn = self.graph.eqns[maker]
+    def _chain_updates(
+        self, maker: int, target: BufferRange, state: ValueId | None = None
+    ) -> None:
+        """Have what is updated in `target`, again and again maybe, made there too."""
+        graph, uses = self.graph, self.uses
+        shown = {self._base(output.value) for output in graph.outputs}
+        eqn = graph.eqns[maker]
         while isinstance(eqn.op, UPDATES):
-            before, *others = eqn.inputs
-            if before in others or before in shown or before not in self.definitions:
+            before = eqn.inputs[0]
+            if before in shown or before not in self.definitions:
                 return
             earlier = self.definitions[before]
-            if self.uses[before] != [maker] or not can_overwrite(
-                self.graph, self.uses, state, earlier
-            ):
+            if not can_overwrite(graph, uses, before, maker):
+                return
+            if state is not None and not can_overwrite(graph, uses, state, earlier):
                 return
             self.frame.homes[before] = target
-            maker, eqn = earlier, self.graph.eqns[earlier]
+            maker, eqn = earlier, graph.eqns[earlier]
 
     def _take_result(self, value: ValueId) -> None:
         """Add a result; the first of a state's next value is the state's buffer."""
@@ -195,3 +198,4 @@ class _FrameMaker:
             self.frame.late.append((base, target))
         else:
             self.frame.homes[base] = target
+            self._chain_updates(self.definitions[base], target)

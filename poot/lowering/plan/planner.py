@@ -66,6 +66,7 @@ def _deposit(ctx: PlanContext, source: View, target: BufferRange) -> None:
 
 def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
     ctx.label = f"{_named(eqn.op)} at {ctx.graph.source(index)}"
+    ctx.index = index
     if all(ctx.type(out).size == 0 for out in eqn.outs):
         for out in eqn.outs:
             ctx.output(out)
