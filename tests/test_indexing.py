@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 import poot
-from poot.core.errors import IndexingError, NonConcreteBooleanIndexError
+from poot.core.errors import (
+    CheckError,
+    IndexingError,
+    NonConcreteBooleanIndexError,
+)
 from tests.backends import each_backend  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("each_backend")
@@ -147,6 +151,21 @@ def test_updates_calculate_where_both_dtypes_meet() -> None:
         x.at[0].set(1, unique=True)
     with pytest.raises(TypeError, match="mode is 'wrap'"):
         x.at[0].set(1, mode="wrap")
+
+
+def test_bounds_are_checked_unless_a_mode_says_what_to_do() -> None:
+    x, beyond = poot.device_put(np.arange(4.0, dtype=np.float32)), np.array([1, 9])
+    with poot.config.override(check_bounds=True, sync_checks=True):
+        for mode in ("drop", "clip"):
+            assert x.at[beyond].set(7, mode=mode).shape == (4,)
+            assert x.at[9].set(7, mode=mode).shape == (4,)
+        assert x.at[beyond].get(mode="fill", fill_value=3).tolist() == [1, 3]
+        assert poot.numpy.flatnonzero(x > 2, size=3).tolist() == [3, 0, 0]
+        for index in (beyond, 9, (beyond,), np.int32(-5)):
+            with pytest.raises((CheckError, IndexingError), match="out of bounds"):
+                x.at[index].set(7).block_until_ready()
+            with pytest.raises((CheckError, IndexingError), match="out of bounds"):
+                x.at[index].get().block_until_ready()
 
 
 def test_an_ellipsis_parts_index_arrays_even_if_it_stands_for_no_axis() -> None:

@@ -34,14 +34,19 @@ def getitem(x: Value, index: Any) -> Value:
 
 
 def getitem_by_mode(
-    x: Value, index: Any, mode: GatherMode, fill: Scalar | None, wrap: bool
+    x: Value,
+    index: Any,
+    mode: GatherMode,
+    fill: Scalar | None = None,
+    wrap: bool = True,
+    check: bool = False,
 ) -> Value:
     """The same where integers out of range do what `mode` says."""
     plan = planned(x, index)
     taken = _sliced(x, plan.slices)
     if not plan.indices and not plan.truths:
         return reshape(taken, [1 if a is None else taken.shape[a] for a in plan.kept])
-    return gathered(taken, plan, mode, fill, wrap)
+    return gathered(taken, plan, mode, fill, wrap, check)
 
 
 # --- slices -----------------------------------------------------------------
@@ -81,9 +86,11 @@ def _picked(x: Value, indices: dict[int, Any]) -> Value:
     return result_like(x, DynamicSlice(sizes).bind(x, *starts))
 
 
-def static_index(index: int, size: int, axis: int, wrap: bool = True) -> int:
+def static_index(
+    index: int, size: int, axis: int, wrap: bool = True, check: bool = True
+) -> int:
     """A Python int counted from the front; outside it is -1 or `size`."""
-    if not -size <= index < size and settings().check_bounds:
+    if check and not -size <= index < size and settings().check_bounds:
         raise IndexingError(_out_of_bounds(axis, size) + f"; given {index}")
     wrapped = index + size if index < 0 and wrap else index
     return min(max(wrapped, -1), size)
@@ -93,14 +100,19 @@ def _out_of_bounds(axis: int, size: int) -> str:
     return f"an index is out of bounds for axis {axis} with size {size}"
 
 
-def checked_index(index: Value, size: int, axis: int, wrap: bool = True) -> Value:
-    """The index with negatives wrapped; `config.check_bounds` watches its range."""
+def checked_index(
+    index: Value, size: int, axis: int, wrap: bool = True, check: bool = True
+) -> Value:
+    """The index with negatives wrapped; `config.check_bounds` watches its range.
+
+    Without `check`, since the caller says what is to become of indices out of range.
+    """
     dtype = index.aval.type.dtype
     if dtype.itemsize < 4:
         index = cast_to(index, dtypes.int32)
     if dtype.is_signed and wrap:
         index = select(less(index, 0), add(index, size), index)
-    if settings().check_bounds:
+    if check and settings().check_bounds:
         outside = bitwise_or(less(index, 0), greater_equal(index, size))
         failed = cast_to(any_(outside), dtypes.int32)
         message = _out_of_bounds(axis, size)
@@ -127,6 +139,7 @@ def gathered(
     mode: GatherMode,
     fill: Scalar | None = None,
     wrap: bool = True,
+    check: bool = True,
 ) -> Value:
     """The elements at the integers and arrays of a plan whose slices were taken."""
     batch, kept, front = plan.batch, plan.kept, plan.front
@@ -136,39 +149,42 @@ def gathered(
     own = list(plan.indices.items())
     if len(own) == 1 and is_value(own[0][1]) and fill is None and not plan.truths:
         axis, index = own[0]
-        index = checked_index(index, x.shape[axis], axis, wrap)
+        index = checked_index(index, x.shape[axis], axis, wrap, check)
         taken = result_like(x, Gather(axis, mode).bind(x, index))
     else:
-        taken = _general(x, plan, mode, fill, wrap)
+        parts = {
+            axis: vector_part(plan.indices[axis], x.shape[axis], axis, wrap, check)
+            for axis in sorted(plan.indices)
+        }
+        taken = _general(x, plan, parts, mode, fill)
     sizes = [1 if axis is None else x.shape[axis] for axis in kept]
     return reshape(taken, (*sizes[:front], *batch, *sizes[front:]))
 
 
 def _general(
-    x: Value, plan: IndexPlan, mode: GatherMode, fill: Scalar | None, wrap: bool
+    x: Value,
+    plan: IndexPlan,
+    parts: dict[int, Value],
+    mode: GatherMode,
+    fill: Scalar | None,
 ) -> Value:
     """By index vectors, with the axes where NumPy has them but for the new ones."""
     batch = plan.batch
     ahead = sum(axis is not None for axis in plan.kept[: plan.front])
     windows = [axis for axis in plan.kept if axis is not None]
     places = [i if i < ahead else i + len(batch) for i in range(len(windows))]
-    axes = tuple(sorted(plan.indices))
-    parts = {
-        axis: vector_part(plan.indices[axis], x.shape[axis], axis, wrap)
-        for axis in axes
-    }
-    dims = GatherDims(tuple(places), axes, axes)
+    dims = GatherDims(tuple(places), tuple(parts), tuple(parts))
     sizes = tuple(1 if a in parts else size for a, size in enumerate(x.shape))
-    vectors = index_vectors([parts[axis] for axis in axes], batch)
+    vectors = index_vectors(list(parts.values()), batch)
     return result_like(x, GeneralGather(dims, sizes, mode, fill).bind(x, vectors))
 
 
-def vector_part(index: Any, size: int, axis: int, wrap: bool) -> Value:
+def vector_part(index: Any, size: int, axis: int, wrap: bool, check: bool) -> Value:
     """An int or integer array as a component of index vectors, an i32 that wraps."""
     if isinstance(index, int):
-        number = Scalar.of(static_index(index, size, axis, wrap), dtypes.int32)
-        return as_value(current().lift(number))
-    index = checked_index(index, size, axis, wrap)
+        place = static_index(index, size, axis, wrap, check)
+        return as_value(current().lift(Scalar.of(place, dtypes.int32)))
+    index = checked_index(index, size, axis, wrap, check)
     dtype = index.aval.type.dtype
     if dtype is not dtypes.int32:
         # What is outside stays outside.

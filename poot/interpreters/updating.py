@@ -107,10 +107,10 @@ class IndexUpdate:
         if mode is not None or fill_value is not None:
             gather = GatherScatterMode.from_any(mode).gather
         fill = None if fill_value is None else scalar(fill_value, x.type.dtype)
-        wrap = promises.get("wrap_negative_indices", True)
-        if gather is GatherMode.CLIP and wrap:
+        wrap, check = promises.get("wrap_negative_indices", True), mode is None
+        if check and fill is None and wrap:
             return getitem(x, self._index)
-        return getitem_by_mode(x, self._index, gather, fill, wrap)
+        return getitem_by_mode(x, self._index, gather, fill, wrap, check)
 
     def set(self, values: Any, **promises: Unpack[Promises]) -> Value:
         """The elements replaced by values."""
@@ -150,7 +150,7 @@ class IndexUpdate:
     def apply(self, func: Callable[[Any], Any], **promises: Unpack[Promises]) -> Value:
         """`func` of the elements, once however often an element is named."""
         wrap = promises.get("wrap_negative_indices", True)
-        found = getitem_by_mode(self._array, self._index, GatherMode.CLIP, None, wrap)
+        found = getitem_by_mode(self._array, self._index, GatherMode.CLIP, wrap=wrap)
         return self.set(func(found), **promises)
 
     def _factors(self, values: Any, promises: Promises) -> Value:
@@ -215,12 +215,20 @@ class _Update:
         return self.promises.get("wrap_negative_indices", True)
 
     @property
+    def check(self) -> bool:
+        """Whether `config.check_bounds` watches the indices."""
+        return self.promises.get("mode") is None
+
+    def _place(self, axis: int) -> int:
+        index, size = self.plan.indices[axis], self.x.shape[axis]
+        return static_index(index, size, axis, self.wrap, self.check)
+
+    @property
     def is_block(self) -> bool:
         """Whether the elements are a block at a place that is known."""
         plan, shape = self.plan, self.x.shape
         known = plan.is_basic and all(
-            isinstance(index, int)
-            and 0 <= static_index(index, shape[axis], axis, self.wrap) < shape[axis]
+            isinstance(index, int) and 0 <= self._place(axis) < shape[axis]
             for axis, index in plan.indices.items()
         )
         return known and all(abs(s.step) == 1 for s in plan.slices.values() if s)
@@ -229,8 +237,8 @@ class _Update:
         """Combine values with a block, and put it in."""
         x, plan = self.x, self.plan
         starts, sizes = [0] * x.ndim, [1] * x.ndim
-        for axis, index in plan.indices.items():
-            starts[axis] = static_index(index, x.shape[axis], axis, self.wrap)
+        for axis in plan.indices:
+            starts[axis] = self._place(axis)
         turned = []
         for axis, steps in plan.slices.items():
             sizes[axis] = len(steps)
@@ -304,7 +312,8 @@ class _Update:
         ones = (1,) * (len(spread) - first - rank)
         parts: dict[int, Value] = {}
         for axis, index in plan.indices.items():
-            part = vector_part(index, x.shape[axis], axis, self.wrap)
+            size = x.shape[axis]
+            part = vector_part(index, size, axis, self.wrap, self.check)
             parts[axis] = reshape(part, (*part.shape, *ones))
         for axis, steps in plan.slices.items():
             if axis in order:
