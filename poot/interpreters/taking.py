@@ -55,6 +55,8 @@ def take(
     axis: int | None = None,
     out: None = None,
     mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Value:
     """What `poot.numpy.take` does, and the method of arrays."""

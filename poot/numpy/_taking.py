@@ -41,15 +41,18 @@ def take(
     axis: int | None = None,
     out: None = None,
     mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Value:
     """`a` at integer positions along an axis, or in row-major order.
 
     Negative positions count from the end. Beyond both ends `mode` "fill", the default,
     gives NaN (integers: the lowest or, unsigned, the highest value) or `fill_value`,
-    "clip" the nearest element, "wrap" starts anew.
+    "clip" the nearest element, "wrap" starts anew. Nothing hangs on the promises.
     """
-    return taking.take(asarray(a), indices, axis, out, mode, fill_value)
+    promises = unique_indices, indices_are_sorted
+    return taking.take(asarray(a), indices, axis, out, mode, *promises, fill_value)
 
 
 def take_along_axis(
