@@ -420,3 +420,27 @@ def test_random_graphs_keep_their_meaning(seed):
 def test_large_random_graphs_keep_their_meaning(seed):
     graph = random_graph(seed, 120)
     assert_same_meaning(graph, lower(graph, DeviceInfo()).graph, seed)
+
+
+# A view that is an output, which one kernel stores, and which another, whose result the
+# first kernel reads, can see through to the operand.
+VIEW_STORED_BY_A_READER = """graph {
+  device %0: f32[320]
+  device %1: f32[1]
+  %2: f32[300] = slice[axis=0, start=0, end=300, stride=1](%0)
+  %3: f32[300,1] = reshape[shape=(300, 1)](%2)
+  %4: f32[300,1] = unary[op=neg](%3)
+  %5: f32[300,1] = broadcast[shape=(300, 1)](%1)
+  %6: f32[300] = reshape[shape=(300)](%5)
+  result %2
+  result %4
+  result %5
+  result %6
+}"""
+
+
+def test_a_view_that_a_later_kernel_stores_is_not_read():
+    graph = Graph.parse(VIEW_STORED_BY_A_READER)
+    after = lower(graph, DeviceInfo()).graph
+    assert [type(eqn.op) for eqn in after.eqns].count(Fused) == 2
+    assert_same_meaning(graph, after)

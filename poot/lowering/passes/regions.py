@@ -69,7 +69,8 @@ class Region:
         self, index: int, inside: set[int], readers: Mapping[ValueId, set[int]]
     ) -> bool:
         eqn = self.units.graph.eqns[index]
-        if eqn.outs[0] not in self.units.layouts or eqn.out in self.group.results:
+        # A view that is an output is stored by some unit, which may come later.
+        if not self.units.is_free(index) or eqn.out in self.group.results:
             return False
         source = eqn.inputs[0]
         assert not isinstance(source, Scalar)
