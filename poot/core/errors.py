@@ -48,7 +48,14 @@ class TraceLeak(PootError, RuntimeError):
 
 
 class ConcretizationError(PootError, TypeError):
-    """A traced value was asked for its numbers."""
+    """A traced value was asked for its numbers.
+
+    `why` says which function is being traced, and where the value comes from.
+    """
+
+    def __init__(self, message: str, why: str = "") -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class DeletedArrayError(PootError, RuntimeError):

@@ -19,6 +19,7 @@ from poot.core.errors import (
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.scatter import ScatterMode
+from poot.core.source import user_source
 from poot.interpreters.promotion import as_value, is_value
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def _known(part: Any) -> Any:
         return np.asarray(part)
     except ConcretizationError as error:
         raise NonConcreteBooleanIndexError(
-            f"the truth values of {part!r} are not known while tracing, and the shape "
-            "of x[mask] depends on them. Use poot.numpy.where(mask, x, other), or "
-            "x.at[mask].set(number), which keep the shape"
+            "the shape of x[mask] depends on the mask's truth values at "
+            f"{user_source()}, but {error.why}. Use poot.numpy.where(mask, x, other) "
+            "or x.at[mask].set(number), which keep the shape"
         ) from error

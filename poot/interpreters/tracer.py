@@ -61,10 +61,14 @@ class Tracer(Value):
     def _concretize(self, wanted: str, remedy: str) -> NoReturn:
         if self.staging.is_finished:
             raise self.misplaced()
+        why = (
+            f"`{self.staging.function_name}` is being traced and they are not known "
+            f"yet. The value ({self.aval.type}) is {self.origin()}"
+        )
         raise ConcretizationError(
             f"{wanted} needs the numbers of a traced value at {user_source()}, but "
-            f"`{self.staging.function_name}` is being traced and they are not known "
-            f"yet. The value ({self.aval.type}) is {self.origin()}; {remedy}"
+            f"{why}; {remedy}",
+            why,
         )
 
     def __bool__(self) -> bool:
