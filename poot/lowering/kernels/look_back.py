@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.flags import Records, record_words
+from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.reducers import Carriers
 from poot.lowering.kernels.scan_program import ScanProgram, ScanSchedule, longest_walk
 from poot.lowering.kernels.scan_reducer import scan_reducer
@@ -105,10 +106,7 @@ class _LookBack:
         self.schedule = schedule
         self.looks = looks
         self.kind = kind = scan_reducer(program.op, program.dtype)
-        sources = [
-            k.operand(f"x{number}", Access.READ, indirect=indirect)
-            for number, indirect in enumerate(program.region.pointers)
-        ]
+        sources = source_operands(k, program.region)
         self.flags = k.operand("flags", Access.UPDATE)
         target = k.operand("y", Access.WRITE, indirect=program.targets[0].indirect)
         self.tiles = TileScan(k, program, schedule, kind, sources, [target])

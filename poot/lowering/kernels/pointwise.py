@@ -37,6 +37,7 @@ from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.describe import describe
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.region import Apply, Region
 from poot.lowering.kernels.schedule import (
     PointwiseSchedule,
@@ -46,7 +47,7 @@ from poot.lowering.kernels.schedule import (
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
-from poot.lowering.program import Access, Kernel
+from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 
 # Element numbers are u32, those of lanes past the end included.
@@ -145,14 +146,8 @@ def pointwise_kernel(
     dtype = region.targets[0].dtype
     name = f"pointwise_{dtype}_{len(region.steps)}"
     k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
-    sources = [
-        k.operand(f"x{number}", Access.READ, indirect=indirect)
-        for number, indirect in enumerate(region.pointers)
-    ]
-    targets = [
-        k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
-        for number, target in enumerate(region.targets)
-    ]
+    sources = source_operands(k, region)
+    targets = target_operands(k, region.targets)
     group = k.mul(k.workgroup_index(), schedule.workgroup * schedule.chunks)
     first = k.add(group, k.local_index())
     if schedule.chunks == 1:

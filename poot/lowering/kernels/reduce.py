@@ -25,6 +25,7 @@ from poot.lowering.kernels.describe import Dims, alignment_of, describe_values
 from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import lane_of
 from poot.lowering.kernels.reducers import Carriers, Reducer, reducer
 from poot.lowering.kernels.region import Dim, Region
@@ -37,7 +38,7 @@ from poot.lowering.kernels.schedule import (
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View
 from poot.lowering.plan.rules import lower
-from poot.lowering.program import Access, Kernel
+from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 
 # Elements of an axis that one invocation reduces, where there are enough of them.
@@ -200,14 +201,8 @@ def column_kernel(
 ) -> Kernel:
     """Each invocation reduces a chunk of neighbouring columns over a part."""
     k = KernelBuilder("columns", info, (schedule.workgroup, 1, 1))
-    sources = [
-        k.operand(f"x{number}", Access.READ, indirect=indirect)
-        for number, indirect in enumerate(program.region.pointers)
-    ]
-    targets = [
-        k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
-        for number, target in enumerate(program.targets)
-    ]
+    sources = source_operands(k, program.region)
+    targets = target_operands(k, program.targets)
     coordinates = Coordinates(k, schedule.lanes)
     evaluator = Evaluator(coordinates, program.region, sources)
     total, parts = evaluator.size(program.total), evaluator.size(program.parts)

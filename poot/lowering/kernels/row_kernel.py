@@ -12,6 +12,7 @@ from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES
+from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.reducers import (
     Carriers,
@@ -22,7 +23,7 @@ from poot.lowering.kernels.reducers import (
 )
 from poot.lowering.kernels.region import Ref
 from poot.lowering.kernels.row_program import RowProgram, RowSchedule, RowTarget
-from poot.lowering.program import Access, Kernel
+from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 
 
@@ -42,14 +43,8 @@ class _RowKernel:
         self.k = k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
         self.program = program
         self.schedule = schedule
-        sources = [
-            k.operand(f"x{number}", Access.READ, indirect=indirect)
-            for number, indirect in enumerate(program.region.pointers)
-        ]
-        self.targets = [
-            k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
-            for number, target in enumerate(program.targets)
-        ]
+        sources = source_operands(k, program.region)
+        self.targets = target_operands(k, program.targets)
         self.coordinates = Coordinates(k, schedule.lanes)
         self._held: dict[int, Value] = {}
         given = [partial(self._given, n) for n in range(len(program.reductions))]

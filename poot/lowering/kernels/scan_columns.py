@@ -21,6 +21,7 @@ from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import load_element
+from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.reduce import LONGEST_PART
 from poot.lowering.kernels.reducers import Carriers
@@ -142,18 +143,12 @@ class _ColumnKernel:
         self.program = program
         self.schedule = schedule
         self.kind = scan_reducer(program.op, program.dtype)
-        sources = [
-            k.operand(f"x{number}", Access.READ, indirect=indirect)
-            for number, indirect in enumerate(program.region.pointers)
-        ]
+        sources = source_operands(k, program.region)
         carries = self.kind.types if program.carried else ()
         self.carries = [
             k.operand(f"c{number}", Access.READ) for number in range(len(carries))
         ]
-        self.targets = [
-            k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
-            for number, target in enumerate(program.targets)
-        ]
+        self.targets = target_operands(k, program.targets)
         self.coordinates = Coordinates(k, schedule.lanes)
         self.evaluator = Evaluator(self.coordinates, program.region, sources)
         size = self.evaluator.size

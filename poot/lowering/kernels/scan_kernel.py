@@ -8,6 +8,7 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.memory import load_element
+from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.reducers import Carriers, Team, reduce_team
 from poot.lowering.kernels.scan_program import (
     Goal,
@@ -40,18 +41,12 @@ class _ScanKernel:
         self.program = program
         self.schedule = schedule
         self.kind = scan_reducer(program.op, program.dtype)
-        sources = [
-            k.operand(f"x{number}", Access.READ, indirect=indirect)
-            for number, indirect in enumerate(program.region.pointers)
-        ]
+        sources = source_operands(k, program.region)
         carries = self.kind.types if program.carried else ()
         self.carries = [
             k.operand(f"c{number}", Access.READ) for number in range(len(carries))
         ]
-        self.targets = [
-            k.operand(f"y{number}", Access.WRITE, indirect=target.indirect)
-            for number, target in enumerate(program.targets)
-        ]
+        self.targets = target_operands(k, program.targets)
         self.tiles = TileScan(k, program, schedule, self.kind, sources, self.targets)
         self._place()
 

@@ -26,6 +26,7 @@ from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.describe import Dims, alignment_of, describe_values
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import lane_of
 from poot.lowering.kernels.reducers import Reducer, reducer
 from poot.lowering.kernels.region import Dim, Ref, Region
@@ -196,10 +197,7 @@ def window_kernel(
 ) -> Kernel:
     """Operands: the buffer read, if any, then the result."""
     k = KernelBuilder(f"window_{program.op.value}", info, (schedule.workgroup, 1, 1))
-    sources = [
-        k.operand(f"x{number}", Access.READ, indirect=indirect)
-        for number, indirect in enumerate(program.region.pointers)
-    ]
+    sources = source_operands(k, program.region)
     target = k.operand("y", Access.WRITE, indirect=program.indirect)
     coordinates = Coordinates(k, schedule.lanes)
     evaluator = Evaluator(coordinates, program.region, sources)
