@@ -199,7 +199,8 @@ LOOKS = {"waits": None, "never waits": 0}
 def progress(monkeypatch: pytest.MonkeyPatch) -> DeviceInfo:
     """The device as one with forward progress, of small tiles."""
     info = device().info.masked(forward_progress=True)
-    monkeypatch.setattr(scan_program, "_LOOK_BACK_TEAM", 2 * info.subgroup_size)
+    teams = ((0, 2 * info.subgroup_size),)
+    monkeypatch.setattr(scan_program, "_LOOK_BACK_TEAMS", teams)
     monkeypatch.setattr(scan_program, "_LOOK_BACK_ROUNDS", 2)
     monkeypatch.setattr(scan_program, "_LONG_ROW", 1 << 12)
     return info

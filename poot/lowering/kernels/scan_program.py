@@ -23,8 +23,10 @@ _MOST_TEAM = 256
 _LONG_ROW, _LONG_ROW_ON_CPU = 1 << 15, 1 << 17
 # So many parts a compute unit keep a device busy.
 _PARTS_PER_UNIT = 16
-# A scan in one pass: its team, rounds of a tile, and looks at what is not there yet.
-_LOOK_BACK_TEAM, _LOOK_BACK_ROUNDS = 256, 8
+# A scan in one pass: rounds of a tile, its team from some length of the row on, looks
+# at what is not there yet. Large tiles wait for fewer others; short rows need many.
+_LOOK_BACK_ROUNDS = 8
+_LOOK_BACK_TEAMS = ((1 << 22, 1024), (1 << 19, 512), (0, 256))
 _LOOKS = 1 << 20
 
 
@@ -137,7 +139,8 @@ def choose_look_back(
     able = info.forward_progress and info.subgroup_shuffle and info.subgroup_ballot
     few = rows < 2 * info.compute_units
     most = _power_of_two_below(info.max_workgroup_invocations)
-    team = max(min(_LOOK_BACK_TEAM, most), info.subgroup_size)
+    wanted = next(team for least, team in _LOOK_BACK_TEAMS if length >= least)
+    team = max(min(wanted, most), info.subgroup_size)
     schedule = ScanSchedule(lanes, team, team, _LOOK_BACK_ROUNDS, False)
     tiles = -(-length // schedule.tile)
     if not (able and few and length >= _LONG_ROW and tiles <= longest_walk(info)):
