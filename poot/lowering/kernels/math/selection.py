@@ -27,12 +27,16 @@ def _extreme(
     negative: Callable[[Value, Value], Value],
 ) -> Value:
     """By the bits, read as integers: their order is that of the floats unless both
-    are negative; so subnormals and signed zeros count on every device."""
+    are negative; so subnormals and signed zeros count on every device.
+
+    Each operand is asked by itself whether it is NaN: NVIDIA's compiler gets that wrong
+    of the larger one of two 64-bit magnitudes.
+    """
     k = m.k
     x, y = m.integer(m.bits(a)), m.integer(m.bits(b))
     chosen = k.select((x & y) < 0, negative(x, y), mixed(x, y))
-    largest = k.max(m.magnitude(a), m.magnitude(b))
-    return k.select(largest > m.f.infinity, m.nan, m.real(m.word(chosen)))
+    nan = k.logical_or(m.is_nan(a), m.is_nan(b))
+    return k.select(nan, m.nan, m.real(m.word(chosen)))
 
 
 def sign(m: FloatMath, x: Value) -> Value:

@@ -1,0 +1,1 @@
+"""Batching: rules of all primitives and the interpreter of `vmap`."""

@@ -1,0 +1,1 @@
+"""Forward-mode differentiation: rules of all primitives and their interpreter."""

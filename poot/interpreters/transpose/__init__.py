@@ -1,0 +1,1 @@
+"""Transposes of linear primitives, for reverse-mode differentiation."""
