@@ -1,4 +1,4 @@
-"""Primitives as plain functions, for rules: no promotion, no checks but those of `bind`.
+"""Primitives as plain functions, for rules: no promotion, no checks but of `bind`.
 
 Operands are values of the current interpreter or Scalars; dtypes must fit.
 """
@@ -135,7 +135,7 @@ def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
 
 
 def unbroadcast(x: Any, shape: Sequence[int]) -> Any:
-    """The sum over all axes along which a value of `shape` was repeated to x's shape."""
+    """The sum over the axes along which a value of `shape` was repeated to x."""
     shape = tuple(shape)
     own = type_of(x).shape
     if own == shape:

@@ -12,7 +12,7 @@ from poot.core.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Stands for an operand that the results depend on linearly; only its type is known."""
+    """An operand that the results depend on linearly: only its type is known."""
 
     type: TensorType
 
