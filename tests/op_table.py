@@ -8,6 +8,7 @@ from poot.core.graph import Graph
 from poot.core.op import PrimitiveKey
 from tests import (
     op_rows_contraction,
+    op_rows_control,
     op_rows_cumulative,
     op_rows_elementwise,
     op_rows_gather,
@@ -29,6 +30,7 @@ ROWS: tuple[OpRow, ...] = (
     *op_rows_sort.ROWS,
     *op_rows_random.ROWS,
     *op_rows_window.ROWS,
+    *op_rows_control.ROWS,
 )
 TABLE: dict[PrimitiveKey, OpRow] = {row.key: row for row in ROWS}
 

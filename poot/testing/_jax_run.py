@@ -12,6 +12,7 @@ from poot.core import dtypes
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
+from poot.core.ops.control import Cond, Scan, While
 from poot.core.ops.conv import Conv
 from poot.core.ops.cumulative import Cumulative
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Unary
@@ -21,6 +22,7 @@ from poot.core.ops.scatter import Scatter
 from poot.core.ops.window import ReduceWindow
 from poot.testing import (  # noqa: F401 (they fill the table)
     _jax_contraction,
+    _jax_control,
     _jax_elementwise,
     _jax_indexing,
     _jax_scatter,
@@ -33,6 +35,7 @@ _CALCULATES = (
     *(Unary, Binary, Compare, Cast, Clamp),
     *(Reduce, Cumulative, ReduceWindow, MatMul),
     *(DotGeneral, IndexedMatMul, Conv, Scatter),
+    *(Scan, While, Cond),
 )
 _SHARES_F32_EXPONENT = (dtypes.float32.numpy, dtypes.bfloat16.numpy)
 _SMALLEST_NORMAL_F32 = 2.0**-126

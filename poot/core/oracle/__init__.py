@@ -2,6 +2,7 @@
 
 from poot.core.oracle import (  # noqa: F401 (they fill the table)
     composite,
+    control,
     conv,
     cumulative,
     elementwise,

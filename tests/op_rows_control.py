@@ -1,0 +1,181 @@
+"""The rows of control flow: bodies that give the same bits in any order of work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from poot.core import dtypes
+from poot.core.dtypes import DType
+from poot.core.graph import Graph
+from poot.core.ops.control import Cond, Scan, While
+from poot.core.types import TensorType
+from tests.numerics import Array
+from tests.op_row import BOOL, Case, OpRow
+
+DTYPES = (
+    *BOOL,
+    dtypes.int8,
+    dtypes.int32,
+    dtypes.uint64,
+    dtypes.float16,
+    dtypes.float32,
+)
+_COUNTER = TensorType((), dtypes.int32)
+# Few whole numbers: a While counts with them.
+_FEW: dict[str, Any] = {"domains": ((0.0, 6.0),), "whole": True, "anywhere": False}
+
+
+def scan_body(element: TensorType) -> Graph:
+    """Keeps the maximum and the minimum, which change places; gives a bounded x.
+
+    The check fails where x exceeds the const.
+    """
+    return Graph.parse(f"""graph {{
+      device %0: {element}
+      device %1: {element}
+      device %2: {element}
+      device %3: i32[]
+      device %4: {element}
+      %5: {element} = binary[op=max](%1, %4)
+      %6: {element} = binary[op=min](%2, %4)
+      %7: {element} = binary[op=min](%0, %4)
+      %8: i32[] = binary[op=add](%3, 1:i32)
+      %9: bool[] = compare[op=gt](%8, 3:i32)
+      %10: i32[] = cast[to=i32](%9)
+      result %6
+      result %5
+      result %8
+      result %7
+      result %3
+      witness %10 "more than three"
+    }}""")
+
+
+def _scan(
+    op: Scan, const: Array, a: Array, b: Array, count: Array, xs: Array
+) -> tuple[Array, ...]:
+    ys, counts, word = np.zeros_like(xs), np.zeros(op.length, np.int32), 0
+    for i in sorted(range(op.length), reverse=op.reverse):
+        ys[i], counts[i] = np.minimum(const, xs[i]), count
+        a, b = np.minimum(b, xs[i]), np.maximum(a, xs[i])
+        count = np.asarray(count + 1, np.int32)
+        if count > 3 and not word:
+            word = i + 1
+    return a, b, count, ys, counts, np.asarray(word, np.int32)
+
+
+def _scan_cases(dtype: DType) -> list[Case]:
+    cases = []
+    for shape, length, reverse in (
+        ((3, 5), 4, False),
+        ((7,), 3, True),
+        ((), 5, False),
+        ((2, 1), 0, False),
+        ((0,), 2, False),
+    ):
+        element, xs = TensorType(shape, dtype), TensorType((length, *shape), dtype)
+        op = Scan(scan_body(element), length, 1, 3, reverse)
+        cases.append(Case(op, (element, element, element, _COUNTER, xs)))
+    return cases
+
+
+def while_of(element: TensorType) -> While:
+    """Counts up to a limit, while the carry and a const take turns in being kept."""
+    condition = Graph.parse(f"""graph {{
+      device %0: i32[]
+      device %1: i32[]
+      device %2: {element}
+      device %3: {element}
+      %4: bool[] = compare[op=lt](%1, %0)
+      %5: bool[] = compare[op=gt](%1, 2:i32)
+      %6: i32[] = cast[to=i32](%5)
+      result %4
+      witness %6 "counted beyond two"
+    }}""")
+    body = Graph.parse(f"""graph {{
+      device %0: {element}
+      device %1: i32[]
+      device %2: {element}
+      device %3: {element}
+      %4: i32[] = binary[op=add](%1, 1:i32)
+      %5: {element} = binary[op=max](%2, %0)
+      result %4
+      result %3
+      result %5
+    }}""")
+    return While(condition, body, 1, 1)
+
+
+def _while(
+    op: While, limit: Array, const: Array, count: Array, a: Array, b: Array
+) -> tuple[Array, ...]:
+    iteration = word = 0
+    while True:
+        if count > 2 and not word:
+            word = iteration + 1
+        if not count < limit:
+            return count, a, b, np.asarray(word, np.int32)
+        count, a, b = np.asarray(count + 1, np.int32), b, np.maximum(a, const)
+        iteration += 1
+
+
+def _while_cases(dtype: DType) -> list[Case]:
+    cases = []
+    for shape in ((4, 3), (), (0, 2)):
+        element = TensorType(shape, dtype)
+        types = (_COUNTER, element, _COUNTER, element, element)
+        cases.append(Case(while_of(element), types))
+    return cases
+
+
+def branches_of(element: TensorType) -> tuple[Graph, ...]:
+    """The larger, the smaller with a check that fails, and the second as it is."""
+    texts = (
+        "%2: {0} = binary[op=max](%0, %1) result %2",
+        "%2: {0} = binary[op=min](%0, %1) %3: i32[] = binary[op=add](2:i32, 3:i32) "
+        'result %2 witness %3 "the second"',
+        "result %1",
+    )
+    head = f"graph {{ device %0: {element} device %1: {element} "
+    return tuple(Graph.parse(head + text.format(element) + " }") for text in texts)
+
+
+def _cond(op: Cond, index: Array, a: Array, b: Array) -> tuple[Array, ...]:
+    chosen = min(int(index), len(op.branches) - 1)
+    result = (np.maximum, np.minimum, lambda a, b: b)[chosen](a, b)
+    words = [np.asarray(5 * (chosen == 1), np.int32)] if len(op.branches) > 1 else []
+    return result, *words
+
+
+def _cond_cases(dtype: DType) -> list[Case]:
+    cases = []
+    for shape, count in (((3, 4), 3), ((5,), 2), ((), 1), ((2, 0), 2)):
+        element = TensorType(shape, dtype)
+        op = Cond(branches_of(element)[:count])
+        cases.append(Case(op, (_COUNTER, element, element)))
+    return cases
+
+
+def _needs_int64(case: Case) -> bool:
+    """An iteration at all, or a choice, of 64-bit integers."""
+    runs = not isinstance(case.op, Scan) or case.op.length > 0
+    return runs and case.touches(dtypes.int64, dtypes.uint64)
+
+
+ROWS = [
+    OpRow(
+        case(dtypes.int32)[0].op.key,
+        DTYPES,
+        case,
+        rule,
+        needs_int64=_needs_int64,
+        **_FEW,
+    )
+    for case, rule in (
+        (_scan_cases, _scan),
+        (_while_cases, _while),
+        (_cond_cases, _cond),
+    )
+]
