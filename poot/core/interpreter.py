@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -17,10 +17,10 @@ class Interpreter(Protocol):
     def lift(self, value: Any, weak: bool = False) -> Any:
         """A NumPy array, a Scalar or a value from outside as the interpreter's own."""
 
-    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+    def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         """Report `message` if the i32 scalar `failed` turns out not to be zero.
 
-        Returns `value`, whose uses depend on the report from then on.
+        Returns the values, whose uses depend on the report from then on.
         """
 
 

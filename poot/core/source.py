@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -27,8 +30,30 @@ class Source:
 UNKNOWN = Source("<unknown>", 0, "<unknown>")
 
 
+class _Replayed(threading.local):
+    source: Source | None = None
+
+
+_replayed = _Replayed()
+
+
+@contextmanager
+def replayed_sources() -> Iterator[_Replayed]:
+    """Within the block the user's line is what is set as `source` of the value."""
+    before = _replayed.source
+    try:
+        yield _replayed
+    finally:
+        _replayed.source = before
+
+
 def user_source() -> Source:
-    """The innermost frame outside poot: the user's line."""
+    """The innermost frame outside poot: the user's line.
+
+    Where a graph is replayed, the line that emitted the equation.
+    """
+    if _replayed.source is not None:
+        return _replayed.source
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +21,7 @@ from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
-from poot.interpreters.tracer import Tracer
+from poot.interpreters.tracer import AnyTracer
 
 SCALAR_SLOT = Slot("scalar")
 # A dtype stands for a scalar in a slot, a tensor type for an array.
@@ -52,16 +53,19 @@ class EagerInterpreter:
         return tuple(map(Array, results, avals))
 
     def lift(self, value: Any, weak: bool = False) -> Any:
-        if isinstance(value, Tracer):
+        if isinstance(value, AnyTracer):
             raise value.misplaced()
         if type(value) is Array:
             return value
         array = value.array if isinstance(value, Scalar) else np.asarray(value)
         return Array.from_numpy(array, weak)
 
-    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+    def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         failed = self.lift(failed)
-        guarded = failed if value is None else self.lift(value)
+        return [self._guarded(failed, message, self.lift(value)) for value in values]
+
+    def _guarded(self, failed: Array, message: str, guarded: Array) -> Array:
+        """A copy of the value that a failed check spoils."""
         graph = _witness_graph(guarded.type, message, user_source())
         executable = _loaded(graph)
         buffers = [guarded.live_buffer(), failed.live_buffer()]
@@ -72,7 +76,7 @@ class EagerInterpreter:
 
 
 def _refused(operand: Any) -> Exception:
-    if isinstance(operand, Tracer):
+    if isinstance(operand, AnyTracer):
         return operand.misplaced()
     return TypeError(
         f"an op takes arrays and Scalars, given {type(operand).__name__}; use "

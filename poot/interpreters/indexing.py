@@ -116,7 +116,7 @@ def checked_index(
         outside = bitwise_or(less(index, 0), greater_equal(index, size))
         failed = cast_to(any_(outside), dtypes.int32)
         message = _out_of_bounds(axis, size)
-        index = current().witness(failed, message, index)
+        (index,) = current().witness(failed, message, [index])
     return index
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from poot.core.types import (
 )
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.tracer import Tracer
+from poot.interpreters.methods import Value
+from poot.interpreters.tracer import AnyTracer, Tracer
 
 
 class StagingInterpreter:
@@ -79,19 +81,19 @@ class StagingInterpreter:
         return tuple(Tracer(self, out, aval_of(self.builder.type(out))) for out in outs)
 
     def lift(self, value: Any, weak: bool = False) -> Tracer:
-        operand = self._operand(value)
-        if isinstance(value, Tracer):
+        if type(value) is Tracer and value.staging is self:
             return value
-        if type(value) is Array:
+        operand = self._operand(value)
+        if isinstance(value, Value):
             weak = value.aval.weak
         if isinstance(operand, Scalar):
             return Tracer(self, operand, aval_of(literal_type(operand), weak))
         return Tracer(self, operand, aval_of(self.builder.type(operand), weak))
 
-    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+    def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         source = user_source()
         self.builder.witness(self.value_id(self.lift(failed)), message, source)
-        return value
+        return list(values)
 
     # --- operands -----------------------------------------------------------
 
@@ -102,14 +104,14 @@ class StagingInterpreter:
         return tracer.operand
 
     def _operand(self, operand: Any) -> Operand:
-        if isinstance(operand, Tracer):
-            if operand.staging is not self:
-                raise operand.misplaced()
+        if type(operand) is Tracer and operand.staging is self:
             return operand.operand
         if self.is_finished:
             raise PootError(f"the trace of `{self.function_name}` has ended")
         if isinstance(operand, Scalar):
             return operand
+        if isinstance(operand, AnyTracer):
+            return self._foreign(operand)
         if type(operand) is Array:
             return self._captured(operand)
         if isinstance(operand, np.ndarray | np.generic):
@@ -118,6 +120,10 @@ class StagingInterpreter:
             f"an op takes arrays, traced values and Scalars, given "
             f"{type(operand).__name__}; use poot.numpy or poot.lax, which convert"
         )
+
+    def _foreign(self, traced: AnyTracer) -> Operand:
+        """A value that belongs to another interpreter."""
+        raise traced.misplaced()
 
     def _captured(self, array: Array) -> ValueId:
         """An Array is a constant by identity; its memory must not change any more."""

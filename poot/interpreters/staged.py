@@ -19,7 +19,7 @@ from poot.interpreters.signature import (
     take_apart,
 )
 from poot.interpreters.trace import Trace
-from poot.interpreters.tracer import Tracer
+from poot.interpreters.tracer import AnyTracer
 
 if TYPE_CHECKING:
     from poot.lowering.compile import Lowered as LoweredGraph
@@ -207,7 +207,7 @@ class Compiled:
 
 def require_concrete(name: str, leaf: Any) -> None:
     """An error for a leaf that a function can be traced for, but not run on."""
-    if isinstance(leaf, Tracer):
+    if isinstance(leaf, AnyTracer):
         raise leaf.misplaced()
     if isinstance(leaf, ShapeDtypeStruct):
         raise ArgumentError(

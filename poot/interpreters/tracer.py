@@ -1,4 +1,4 @@
-"""Traced values: what a function sees instead of arrays while it is staged."""
+"""AnyTracer values: what a function sees instead of arrays while it is staged."""
 
 from __future__ import annotations
 
@@ -15,61 +15,30 @@ if TYPE_CHECKING:
     from poot.interpreters.stage import StagingInterpreter
 
 
-class Tracer(Value):
-    """A value of the graph that one staging interpreter builds."""
+class AnyTracer(Value):
+    """What stands for an array while a function is staged or transformed.
 
-    __slots__ = ("operand", "staging")
+    It belongs to one interpreter, and is of use only while that runs the function.
+    """
 
-    def __init__(
-        self, staging: StagingInterpreter, operand: Operand, aval: Aval
-    ) -> None:
-        self.staging = staging
-        self.operand = operand
-        self.aval = aval
-
-    def with_weak(self, weak: bool) -> Self:
-        if weak == self.aval.weak:
-            return self
-        aval = aval_of(self.aval.type, weak)
-        return type(self)(self.staging, self.operand, aval)
-
-    def origin(self) -> str:
-        """Which argument or op the value comes from, and where in the user's code."""
-        if isinstance(self.operand, Scalar):
-            return f"the number {self.operand.value}"
-        return self.staging.origin(self.operand)
+    __slots__ = ()
 
     def misplaced(self) -> PootError:
-        """The error for a use outside the trace that the value belongs to."""
-        function = self.staging.function_name
-        where = (
-            f"was used after `{function}` had returned"
-            if self.staging.is_finished
-            else f"was used outside of the trace of `{function}`"
-        )
-        return TraceLeak(
-            f"a traced value ({self.aval.type}), {self.origin()} while tracing "
-            f"`{function}`, {where} ({user_source()}); return it from `{function}` "
-            "instead of storing it"
-        )
+        """The error for a use where the value does not belong."""
+        raise NotImplementedError
 
     @property
     def buffer(self) -> NoReturn:
         """What an Array has; a jitted function outside the trace looks for it."""
         raise self.misplaced()
 
+    def block_until_ready(self) -> Self:
+        """Nothing to wait for while tracing."""
+        return self
+
     def _concretize(self, wanted: str, remedy: str) -> NoReturn:
-        if self.staging.is_finished:
-            raise self.misplaced()
-        why = (
-            f"`{self.staging.function_name}` is being traced and they are not known "
-            f"yet. The value ({self.aval.type}) is {self.origin()}"
-        )
-        raise ConcretizationError(
-            f"{wanted} needs the numbers of a traced value at {user_source()}, but "
-            f"{why}; {remedy}",
-            why,
-        )
+        """Raise ConcretizationError for a use that needs the numbers."""
+        raise NotImplementedError
 
     def __bool__(self) -> bool:
         self._concretize(
@@ -108,9 +77,8 @@ class Tracer(Value):
     def numpy(self) -> Any:
         self._concretize(".numpy()", "return the value from the function")
 
-    def block_until_ready(self) -> Self:
-        """Nothing to wait for while tracing."""
-        return self
+    def __reduce__(self) -> NoReturn:
+        self._concretize("pickling", "return the value and pickle the array")
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -123,8 +91,57 @@ class Tracer(Value):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
-    def __reduce__(self) -> NoReturn:
-        self._concretize("pickling", "return the value and pickle the array")
+
+class Tracer(AnyTracer):
+    """A value of the graph that one staging interpreter builds."""
+
+    __slots__ = ("operand", "staging")
+
+    def __init__(
+        self, staging: StagingInterpreter, operand: Operand, aval: Aval
+    ) -> None:
+        self.staging = staging
+        self.operand = operand
+        self.aval = aval
+
+    def with_weak(self, weak: bool) -> Self:
+        if weak == self.aval.weak:
+            return self
+        aval = aval_of(self.aval.type, weak)
+        return type(self)(self.staging, self.operand, aval)
+
+    def origin(self) -> str:
+        """Which argument or op the value comes from, and where in the user's code."""
+        if isinstance(self.operand, Scalar):
+            return f"the number {self.operand.value}"
+        return self.staging.origin(self.operand)
+
+    def misplaced(self) -> PootError:
+        """The error for a use outside the trace that the value belongs to."""
+        function = self.staging.function_name
+        where = (
+            f"was used after `{function}` had returned"
+            if self.staging.is_finished
+            else f"was used outside of the trace of `{function}`"
+        )
+        return TraceLeak(
+            f"a traced value ({self.aval.type}), {self.origin()} while tracing "
+            f"`{function}`, {where} ({user_source()}); return it from `{function}` "
+            "instead of storing it"
+        )
+
+    def _concretize(self, wanted: str, remedy: str) -> NoReturn:
+        if self.staging.is_finished:
+            raise self.misplaced()
+        why = (
+            f"`{self.staging.function_name}` is being traced and they are not known "
+            f"yet. The value ({self.aval.type}) is {self.origin()}"
+        )
+        raise ConcretizationError(
+            f"{wanted} needs the numbers of a traced value at {user_source()}, but "
+            f"{why}; {remedy}",
+            why,
+        )
 
     def __format__(self, spec: str) -> str:
         if spec:

@@ -134,7 +134,8 @@ def block_start(
     if settings().check_bounds:
         outside = bitwise_or(less(value, 0), greater(value, size - taken))
         message = f"a block of {taken} leaves axis {axis} of size {size}"
-        value = current().witness(cast_to(outside, dtypes.int32), message, value)
+        failed = cast_to(outside, dtypes.int32)
+        (value,) = current().witness(failed, message, [value])
     return value
 
 

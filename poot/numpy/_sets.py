@@ -34,7 +34,7 @@ from poot.interpreters.indexing import take_axis
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import cast_to, converted, default_int, promote
 from poot.interpreters.shaping import canonical_axis, moveaxis, ravel, reshape
-from poot.interpreters.tracer import Tracer
+from poot.interpreters.tracer import AnyTracer
 from poot.numpy._creation import arange, asarray, full, ones, zeros
 from poot.numpy._joining import concatenate
 
@@ -53,7 +53,7 @@ def _counted(where: str, mask: Value, size: int | None) -> tuple[Value, int]:
     count = reductions.sum(mask, dtype=_INT)
     if size is not None:
         return count, operator.index(size)
-    if isinstance(count, Tracer):
+    if isinstance(count, AnyTracer):
         raise ConcretizationError(
             f"poot.numpy.{where}: how many results there are depends on the elements, "
             "which are traced here; give size="
