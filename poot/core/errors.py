@@ -35,6 +35,10 @@ class DuplicateRule(PootError, RuntimeError):
     """A primitive has a rule in a table already."""
 
 
+class NotLinearError(PootError, TypeError):
+    """Something is to be transposed that is not linear in its operands."""
+
+
 class ArgumentError(PootError, TypeError):
     """A transformed function was given an argument of a kind that it does not take."""
 

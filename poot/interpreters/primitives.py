@@ -5,6 +5,7 @@ Operands are values of the current interpreter or Scalars; dtypes must fit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from poot.core.ops.shape import (
     Broadcast,
     Concat,
     Iota,
+    Pad,
     Reshape,
     Slice,
     Transpose,
@@ -44,9 +46,14 @@ def number(x: float, dtype: DType) -> Scalar:
     return Scalar.of(x, dtype)
 
 
+def full(value: Scalar, shape: Sequence[int]) -> Any:
+    """A tensor of one number."""
+    return Broadcast(tuple(shape)).bind(value)
+
+
 def zeros(type: TensorType) -> Any:
     """Zeros of a type."""
-    return Broadcast(type.shape).bind(Scalar.of(0, type.dtype))
+    return full(number(0, type.dtype), type.shape)
 
 
 def unary(op: UnaryOp, x: Any) -> Any:
@@ -127,10 +134,28 @@ def iota(dtype: DType, shape: Sequence[int], axis: int) -> Any:
     return Iota(dtype, tuple(shape), axis).bind()
 
 
+def pad(x: Any, config: Sequence[tuple[int, int, int]]) -> Any:
+    """Zeros around and between the elements, as `Pad` has it."""
+    config = tuple(config)
+    if not any(map(any, config)):
+        return x
+    return Pad(config).bind(x, Scalar.of(0, type_of(x).dtype))
+
+
 def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
-    """The sum over some axes, which go."""
-    for axis in sorted(axes, reverse=True):
-        x = Reduce(ReduceOp.SUM, axis).bind(x)
+    """The sum over some axes, which go; those that are neighbours go by one Reduce."""
+    left = sorted(axes)
+    while left:
+        end = start = left.pop()
+        while left and left[-1] == start - 1:
+            start = left.pop()
+        shape = type_of(x).shape
+        before, size, after = shape[:start], shape[start : end + 1], shape[end + 1 :]
+        if math.prod(size) == 1:
+            x = reshape(x, before + after)
+            continue
+        merged = reshape(x, (*before, math.prod(size), *after))
+        x = Reduce(ReduceOp.SUM, start).bind(merged)
     return x
 
 
@@ -141,5 +166,5 @@ def unbroadcast(x: Any, shape: Sequence[int]) -> Any:
     if own == shape:
         return x
     extra = len(own) - len(shape)
-    repeated = [i for i, n in enumerate(shape, extra) if n == 1 and own[i] != 1]
+    repeated = [axis for axis, size in enumerate(shape, extra) if size == 1]
     return reshape(reduce_sum(x, [*range(extra), *repeated]), shape)
