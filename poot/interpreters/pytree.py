@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 
 import optree
 
+from poot.core.errors import ArgumentError
+
 NAMESPACE = "poot"
+_NONE = object()
 TreeDef = optree.PyTreeSpec
 C = TypeVar("C", bound=type)
 
@@ -93,6 +96,28 @@ def _sort_keys(node: TreeDef) -> TreeDef:
 def leaf_paths(treedef: TreeDef) -> list[optree.PyTreeAccessor]:
     """How to get at each leaf from the root; `codify(name)` gives the words."""
     return optree.treespec_accessors(treedef)
+
+
+def prefix_leaves(prefix: Any, tree: Any, where: str) -> list[Any]:
+    """What a prefix of a tree says of each leaf of it; None in a prefix is a leaf.
+
+    ArgumentError where it is no prefix.
+    """
+
+    # None in the prefix is an entry, None in the tree has no leaves.
+    marked = optree.tree_map(
+        lambda x: _NONE if x is None else x,
+        prefix,
+        is_leaf=lambda x: x is None,
+        namespace=NAMESPACE,
+    )
+    try:
+        found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
+        return [None if x is _NONE else x for x in found]
+    except ValueError as error:
+        raise ArgumentError(
+            f"{where} {prefix!r} is no tree prefix of {structure(tree)}: {error}"
+        ) from None
 
 
 def register_node(

@@ -78,6 +78,17 @@ def _array_kind(leaf: Any) -> Aval | None:
     return None
 
 
+def abstract(leaf: Any, where: str) -> Aval:
+    """What a leaf is to a trace that has no slots; a ShapeDtypeStruct will do."""
+    kind = leaf_kind(leaf)
+    if kind is None:
+        raise ArgumentError(
+            f"{where} takes arrays, numbers and ShapeDtypeStructs, and containers of "
+            f"them; given a {type(leaf).__name__}"
+        )
+    return kind.aval if isinstance(kind, SlotKind) else kind
+
+
 def slot_number(leaf: Any, kind: SlotKind) -> Any:
     """The number to write into a slot; RangeError for an int that does not fit."""
     if isinstance(leaf, int) and not isinstance(leaf, bool):

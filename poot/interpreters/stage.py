@@ -140,8 +140,11 @@ class StagingInterpreter:
         digest = payload_digest(copied)
         if digest not in self._copies:
             copied.flags.writeable = False
-            self._copies[digest] = self._constant(copied, Weight(digest))
+            self._copies[digest] = self._constant_of(copied, digest)
         return self._copies[digest]
+
+    def _constant_of(self, copied: Any, digest: str) -> ValueId:
+        return self._constant(copied, Weight(digest))
 
     def _constant(self, payload: Any, identity: Weight) -> ValueId:
         type = TensorType(payload.shape, as_dtype(payload.dtype))

@@ -1,0 +1,66 @@
+"""What the interpreters of transformations have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NoReturn, Self
+
+from poot.core.errors import ConcretizationError, PootError, TraceLeak
+from poot.core.interpreter import Interpreter
+from poot.core.source import user_source
+from poot.interpreters.aval import Aval, aval_of
+from poot.interpreters.tracer import AnyTracer
+
+
+class TransformInterpreter:
+    """An interpreter that runs its rules on the one below it, its parent."""
+
+    # What the transformation is called in messages: `grad`, say.
+    kind: ClassVar[str]
+
+    def __init__(self, parent: Interpreter, function_name: str) -> None:
+        self.parent = parent
+        self.function_name = function_name
+        self.is_finished = False
+
+
+class TransformTracer(AnyTracer):
+    """A value of one TransformInterpreter; subclasses say what it holds."""
+
+    __slots__ = ("interpreter",)
+    interpreter: TransformInterpreter
+
+    def remade(self, aval: Aval) -> Self:
+        """The same value with another Aval."""
+        raise NotImplementedError
+
+    def with_weak(self, weak: bool) -> Self:
+        if weak == self.aval.weak:
+            return self
+        return self.remade(aval_of(self.aval.type, weak))
+
+    def misplaced(self) -> PootError:
+        inner = self.interpreter
+        function = inner.function_name
+        where = (
+            f"was used after `{function}` had returned"
+            if inner.is_finished
+            else f"was used outside of `{function}`"
+        )
+        return TraceLeak(
+            f"a value ({self.aval.type}) made while {inner.kind} ran `{function}` "
+            f"{where} ({user_source()}); return it from `{function}` instead of "
+            "storing it"
+        )
+
+    def _concretize(self, wanted: str, remedy: str) -> NoReturn:
+        if self.interpreter.is_finished:
+            raise self.misplaced()
+        why = (
+            f"{self.interpreter.kind} runs `{self.interpreter.function_name}`, and the "
+            f"value ({self.aval.type}) stands for what it makes of it"
+        )
+        raise ConcretizationError(
+            f"{wanted} needs the numbers of a transformed value at {user_source()}, "
+            f"but {why}; {remedy}",
+            why,
+        )

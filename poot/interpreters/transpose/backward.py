@@ -1,0 +1,92 @@
+"""Transposition of a graph that is linear in some inputs: the pass backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from poot.core.dtypes import Scalar
+from poot.core.equation import Operand, ValueId
+from poot.core.extract import needed_equations
+from poot.core.graph import Graph
+from poot.core.interpreter import current
+from poot.core.source import replayed_sources
+from poot.interpreters.primitives import add
+from poot.interpreters.transpose.rules import transpose_rule
+from poot.interpreters.transpose.table import Cotangent, Linear
+
+
+def backward(
+    graph: Graph, inputs: Sequence[Any], cotangents: Sequence[Cotangent]
+) -> list[Cotangent]:
+    """Cotangents of the inputs of `graph`, given those of its results.
+
+    `inputs` has a value for each input, Linear for those that the results depend on
+    linearly; the others' cotangents are None. What depends on values alone is computed
+    first. Runs under the current interpreter.
+    """
+    return _Backward(graph, inputs).run(cotangents)
+
+
+class _Backward:
+    """One pass: known values on the way forward, cotangents on the way back."""
+
+    def __init__(self, graph: Graph, inputs: Sequence[Any]) -> None:
+        self._graph = graph
+        self._known: dict[ValueId, Any] = {
+            value: given
+            for value, given in zip(graph.inputs, inputs, strict=True)
+            if not isinstance(given, Linear)
+        }
+        self._found: dict[ValueId, Any] = {}
+
+    def run(self, cotangents: Sequence[Cotangent]) -> list[Cotangent]:
+        graph = self._graph
+        for result, cotangent in zip(graph.results, cotangents, strict=True):
+            self._add(result, cotangent)
+        needed = needed_equations(graph, list(self._found))
+        with replayed_sources() as line:
+            linear = []
+            for index in needed:
+                line.source = graph.source(index)
+                if not self._compute(index):
+                    linear.append(index)
+            for index in reversed(linear):
+                line.source = graph.source(index)
+                self._transpose(index)
+        return [self._found.get(value) for value in graph.inputs]
+
+    def _add(self, operand: Operand, cotangent: Cotangent) -> None:
+        if cotangent is None or isinstance(operand, Scalar) or operand in self._known:
+            return
+        held = self._found.get(operand)
+        self._found[operand] = cotangent if held is None else add(held, cotangent)
+
+    def _is_known(self, operand: Operand) -> bool:
+        return isinstance(operand, Scalar) or operand in self._known
+
+    def _read(self, operand: Operand) -> Any:
+        if isinstance(operand, Scalar):
+            return operand
+        if operand in self._known:
+            return self._known[operand]
+        return Linear(self._graph.type(operand))
+
+    def _compute(self, index: int) -> bool:
+        """Compute an equation if its operands are known; whether they were."""
+        eqn = self._graph.eqns[index]
+        if not all(map(self._is_known, eqn.inputs)):
+            return False
+        results = current().process(eqn.op, tuple(map(self._read, eqn.inputs)))
+        self._known.update(zip(eqn.outs, results, strict=True))
+        return True
+
+    def _transpose(self, index: int) -> None:
+        eqn = self._graph.eqns[index]
+        cotangents = [self._found.pop(out, None) for out in eqn.outs]
+        if all(cotangent is None for cotangent in cotangents):
+            return
+        operands = [self._read(operand) for operand in eqn.inputs]
+        found = transpose_rule(eqn.op)(eqn.op, cotangents, operands)
+        for operand, cotangent in zip(eqn.inputs, found, strict=True):
+            self._add(operand, cotangent)
