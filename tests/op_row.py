@@ -99,12 +99,12 @@ class OpRow:
     def __str__(self) -> str:
         return str(self.key)
 
-    def operands(self, case: Case, anywhere: bool) -> list[Array]:
-        """Operands that depend on the case only."""
-        rng = rng_of(f"{case}{anywhere}")
+    def operands(self, case: Case, anywhere: bool, number: int = 0) -> list[Array]:
+        """Operands that depend on the case only; by another number, other ones."""
+        rng = rng_of(f"{case}{anywhere}{number or ''}")
         return [
-            self._operand(rng, number, type, anywhere)
-            for number, type in enumerate(case.types)
+            self._operand(rng, place, type, anywhere)
+            for place, type in enumerate(case.types)
         ]
 
     def _operand(

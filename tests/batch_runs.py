@@ -1,0 +1,117 @@
+"""Runs rules of batching on NumPy arrays, beside the op on each example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from poot.core.dtypes import Scalar, as_dtype
+from poot.core.interpreter import interpreting
+from poot.core.op import Op
+from poot.core.oracle import impl
+from poot.core.oracle.table import Arithmetic
+from poot.core.types import TensorType
+from poot.interpreters.aval import Aval, aval_of
+from poot.interpreters.batch.rules import batch
+from poot.interpreters.batch.table import Axis
+from tests.numerics import Array, assert_same_bits
+
+# One operand: an array or Scalar, or the arrays of all examples.
+Operand = Array | Scalar | list[Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value of the interpreter below."""
+
+    array: Array
+
+    @property
+    def aval(self) -> Aval:
+        return aval_of(type_of(self.array))
+
+
+def type_of(array: Array) -> TensorType:
+    return TensorType(array.shape, as_dtype(array.dtype))
+
+
+class Recording:
+    """An interpreter that applies ops by the oracle and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+
+    def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Held, ...]:
+        self.ops.append(op)
+        return tuple(map(Held, apply(op, [operand.array for operand in operands])))
+
+    def lift(self, value: Any, weak: bool = False) -> Any:
+        raise AssertionError("a rule gives ops values and Scalars")
+
+    def witness(self, failed: Any, message: str, value: Any = None) -> Any:
+        raise AssertionError("no rule reports anything")
+
+
+def apply(op: Op, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """The results of an op by the oracle, which are of the types that it infers."""
+    inferred = op.infer_all(*map(type_of, operands))
+    with np.errstate(all="ignore"):
+        made = impl[op.key](op, Arithmetic(), *operands)
+    results = tuple(made) if op.multiple_results else (made,)
+    assert tuple(map(type_of, results)) == inferred, op
+    return results
+
+
+def check(
+    op: Op, operands: Sequence[Operand], axes: Sequence[Axis], size: int
+) -> list[Op]:
+    """Compare the rule, bit for bit, with the op on each example; what it bound.
+
+    Where there is an axis, `operands` has a list of an array an example. Of an empty
+    batch it has one example, which says what shape an example has.
+    """
+    where = f"{op}, axes {tuple(axes)}, {size} examples"
+    given = [
+        _first(operand, axis, size)
+        for operand, axis in zip(operands, axes, strict=True)
+    ]
+    with interpreting(Recording()) as below:
+        results, places = batch[op.key](op, size, given, tuple(axes))
+    examples = [_example(operands, n) for n in range(max(size, 1))]
+    wanted = list(zip(*(apply(op, example) for example in examples), strict=True))
+    assert len(results) == len(places) == len(wanted), where
+    for result, place, each in zip(results, places, wanted, strict=True):
+        if place is None:
+            each, expected = each[1:], each[0]
+            assert all(np.array_equal(expected, one) for one in each), where
+        else:
+            assert 0 <= place <= each[0].ndim, where
+            expected = np.stack(each, place).take(range(size), place)
+        assert_same_bits(_array(result), expected, where)
+    return below.ops
+
+
+def _array(result: Any) -> Array:
+    assert isinstance(result, Held | Scalar)
+    return result.array
+
+
+def _first(operand: Operand, axis: Axis, size: int) -> Held | Scalar:
+    """The first `size` examples as one value."""
+    if isinstance(operand, list):
+        assert axis is not None
+        return Held(np.stack(operand, axis).take(range(size), axis))
+    assert axis is None
+    return operand if isinstance(operand, Scalar) else Held(operand)
+
+
+def _example(operands: Sequence[Operand], number: int) -> list[Array]:
+    def one(operand: Operand) -> Array:
+        if isinstance(operand, list):
+            return operand[number]
+        return operand.array if isinstance(operand, Scalar) else operand
+
+    return [one(operand) for operand in operands]
