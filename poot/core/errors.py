@@ -39,6 +39,10 @@ class NotLinearError(PootError, TypeError):
     """Something is to be transposed that is not linear in its operands."""
 
 
+class NoDerivativeError(PootError, NotImplementedError):
+    """Something has no derivative by an operand; says what to do instead."""
+
+
 class ArgumentError(PootError, TypeError):
     """A transformed function was given an argument of a kind that it does not take."""
 

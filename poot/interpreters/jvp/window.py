@@ -1,0 +1,121 @@
+"""Combinations of what lies under a moving window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from poot.core import dtypes
+from poot.core.dtypes import Scalar
+from poot.core.ops.elementwise import BinaryOp
+from poot.core.ops.indexing import Gather, GatherMode
+from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
+from poot.core.ops.shape import Pad
+from poot.core.ops.window import ReduceWindow, WindowOp, window_identity
+from poot.interpreters.jvp.definitions import One, define_linear, like, total
+from poot.interpreters.jvp.products import product_of_others
+from poot.interpreters.jvp.table import Tangent, jvp
+from poot.interpreters.primitives import (
+    add,
+    binary,
+    cast,
+    iota,
+    mul,
+    number,
+    reshape,
+    transpose,
+    type_of,
+)
+
+_W = WindowOp
+
+define_linear(ReduceWindow[_W.SUM])
+
+
+def _padded(op: ReduceWindow, x: Any, value: Scalar) -> Any:
+    """With what padding and dilation put around and between the elements."""
+    config = tuple(
+        (low, high, dilation - 1)
+        for (low, high), dilation in zip(op.padding, op.base_dilation, strict=True)
+    )
+    return Pad(config).bind(x, value) if any(map(any, config)) else x
+
+
+def _places(op: ReduceWindow, axis: int, count: int) -> Any:
+    """Where along an axis each of `count` windows has its elements: [count, window]."""
+    shape = count, op.window[axis]
+    steps = (op.strides[axis], op.window_dilation[axis])
+    first, second = (
+        mul(iota(dtypes.int32, shape, part), number(step, dtypes.int32))
+        for part, step in enumerate(steps)
+    )
+    return add(first, second)
+
+
+def _under(op: ReduceWindow, padded: Any, counts: Sequence[int]) -> Any:
+    """The elements under each window along a new last axis, the last of its own axes
+    fastest."""
+    for axis in reversed(range(len(counts))):
+        if op.window[axis] == op.strides[axis] == 1:
+            shape = type_of(padded).shape
+            padded = reshape(padded, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        else:
+            take = Gather(axis, GatherMode.PROMISE)
+            padded = take.bind(padded, _places(op, axis, counts[axis]))
+    rank = len(counts)
+    apart = transpose(padded, (*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)))
+    return reshape(apart, (*counts, math.prod(op.window)))
+
+
+@jvp.define(ReduceWindow[_W.PROD])
+def _prod(op: ReduceWindow, primals: Sequence[Any], tangents: Sequence[Tangent]) -> One:
+    (x,), (dx,) = primals, tangents
+    y = op.bind(x)
+    counts = type_of(y).shape
+    elements = _under(op, _padded(op, x, like(x, 1)), counts)
+    moved = _under(op, _padded(op, dx, like(x, 0)), counts)
+    weighted = mul(moved, product_of_others(elements, len(counts)))
+    return (y,), (Reduce(ReduceOp.SUM, len(counts)).bind(weighted),)
+
+
+@jvp.define(ReduceWindow[_W.MAX], ReduceWindow[_W.MIN])
+def _extremum(
+    op: ReduceWindow, primals: Sequence[Any], tangents: Sequence[Tangent]
+) -> One:
+    """The tangent of the first of the largest elements, row by row, as in JAX."""
+    (x,), (dx,) = primals, tangents
+    y = op.bind(x)
+    counts, dtype = type_of(y).shape, type_of(x).dtype
+    elements = _under(op, _padded(op, x, window_identity(op.op, dtype)), counts)
+    best = ArgReduceOp.ARGMAX if op.op is _W.MAX else ArgReduceOp.ARGMIN
+    chosen = ArgReduce(best, len(counts)).bind(elements)
+    moved = _padded(op, dx, like(x, 0))
+    places = _flat_places(op, chosen, type_of(moved).shape)
+    flat = reshape(moved, (type_of(moved).size,))
+    return (y,), (Gather(0, GatherMode.PROMISE).bind(flat, places),)
+
+
+def _flat_places(op: ReduceWindow, chosen: Any, padded: Sequence[int]) -> Any:
+    """Where in the padded operand, row by row, a window's element `chosen` stands."""
+    counts = type_of(chosen).shape
+    dtype = dtypes.int32 if math.prod(padded) < 2**31 else dtypes.int64
+    chosen = cast(chosen, dtype)
+    terms = []
+    for axis, count in enumerate(counts):
+        row = math.prod(padded[axis + 1 :])
+        if count > 1:
+            first = iota(dtype, counts, axis)
+            terms.append(mul(first, number(op.strides[axis] * row, dtype)))
+        if op.window[axis] > 1:
+            within = _along(chosen, op.window, axis)
+            terms.append(mul(within, number(op.window_dilation[axis] * row, dtype)))
+    # The one element of a window of one is number 0.
+    return total(terms, counts) if terms else chosen
+
+
+def _along(chosen: Any, window: Sequence[int], axis: int) -> Any:
+    """The part along one axis of a number that counts all elements of the window."""
+    dtype = type_of(chosen).dtype
+    rows = binary(BinaryOp.DIV, chosen, number(math.prod(window[axis + 1 :]), dtype))
+    return binary(BinaryOp.REM, rows, number(window[axis], dtype))
