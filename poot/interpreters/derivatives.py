@@ -20,8 +20,7 @@ from poot.interpreters.jvp.interpreter import is_differentiable
 from poot.interpreters.jvp.table import Tangent, instantiated
 from poot.interpreters.linearize import LinearMap, jvp_flat, linearize_flat
 from poot.interpreters.nested import stage_nested
-from poot.interpreters.primitives import full, type_of, zeros
-from poot.interpreters.promotion import is_operand
+from poot.interpreters.primitives import full, number, type_of, zeros
 from poot.interpreters.pytree import (
     TreeDef,
     by_sorted_keys,
@@ -269,7 +268,7 @@ def _one(where: str, made: _Linearized) -> Any:
             f"{where}: the function returned {type_of(out)}, which has no derivative; "
             "cast it to a float"
         )
-    return unflatten(made.result_tree, [full(type_of(out), 1)])
+    return unflatten(made.result_tree, [full(number(1, type_of(out).dtype), ())])
 
 
 def _place(where: str, number: int, count: int) -> int:
@@ -287,14 +286,12 @@ def _require_floats(
     for place in places:
         leaves, tree = flatten(args[place])
         for leaf, accessor in zip(leaves, leaf_paths(tree), strict=True):
-            if not is_operand(leaf):
-                continue
-            (value,) = values_of(where, [leaf], flatten(leaf)[1])
-            if not (allow_int or is_differentiable(value)):
+            type = abstract(leaf, where).type
+            if not (allow_int or type.dtype.is_float):
                 path = accessor.codify(f"args[{place}]")
                 raise DTypeError(
-                    f"{where}: {path} is {type_of(value)}, which has no derivative; "
-                    "pass floats, or allow_int=True"
+                    f"{where}: {path} is {type}, which has no derivative; pass floats, "
+                    "or allow_int=True"
                 )
 
 
