@@ -57,3 +57,16 @@ def each_backend(
     finally:
         poot.clear_caches()
         use_backend(None)
+
+
+@pytest.fixture(scope="module")
+def oracle_backend() -> Iterator[Backend]:
+    """The oracle as the backend of a whole module."""
+    chosen = OracleBackend()
+    use_backend(chosen)
+    poot.clear_caches()
+    try:
+        yield chosen
+    finally:
+        poot.clear_caches()
+        use_backend(None)
