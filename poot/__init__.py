@@ -1,6 +1,6 @@
 """poot: JAX's programming model on any GPU with a Vulkan driver."""
 
-from poot import lax, numpy, random, testing, tree
+from poot import lax, nn, numpy, random, testing, tree
 from poot.core import errors
 from poot.core.graph import Graph
 from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
@@ -38,6 +38,7 @@ __all__ = [
     "jit",
     "lax",
     "make_graph",
+    "nn",
     "numpy",
     "random",
     "testing",
