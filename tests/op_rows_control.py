@@ -10,7 +10,9 @@ from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, Scan, While
+from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
 from poot.core.types import TensorType
+from poot.lowering.opened import opened
 from tests.numerics import Array
 from tests.op_row import BOOL, Case, OpRow
 
@@ -158,6 +160,71 @@ def _cond_cases(dtype: DType) -> list[Case]:
     return cases
 
 
+# --- what passes make of them -------------------------------------------------
+
+
+def _counted_cases(dtype: DType) -> list[Case]:
+    cases = []
+    for case in _scan_cases(dtype):
+        for eqn in opened(case.op, case.types).eqns:
+            if isinstance(eqn.op, CountedLoop):
+                const, *carries, xs = case.types
+                types = (*carries, _COUNTER, const, xs)
+                cases.append(Case(eqn.op, types))
+    return cases
+
+
+def _counted(
+    op: CountedLoop, a: Array, b: Array, count: Array, word: Array, *fixed: Array
+) -> tuple[Array, ...]:
+    const, xs = fixed
+    scan = Scan(op.body, op.trips, 1, 3, op.reverse)
+    *carries, ys, counts, found = _scan(scan, const, a, b, count, xs)
+    return (*carries, word if word else found, ys, counts)
+
+
+def flag_loop(element: TensorType) -> FlagLoop:
+    """Counts the flag down, while two states change places and one is raised."""
+    body = Graph.parse(f"""graph {{
+      state %0: i32[]
+      state %1: {element}
+      state %2: {element}
+      device %3: {element}
+      %4: i32[] = binary[op=sub](%0, 1:i32)
+      %5: {element} = binary[op=max](%1, %3)
+      next %0 = %4
+      next %1 = %2
+      next %2 = %5
+    }}""")
+    return FlagLoop(body)
+
+
+def _flag_cases(dtype: DType) -> list[Case]:
+    elements = [TensorType(shape, dtype) for shape in ((4, 3), (), (0, 2))]
+    return [Case(flag_loop(e), (_COUNTER, e, e, e)) for e in elements]
+
+
+def _flag(op: FlagLoop, flag: Array, a: Array, b: Array, c: Array) -> tuple[Array, ...]:
+    for _ in range(int(flag)):
+        a, b = b, np.maximum(a, c)
+    return np.zeros_like(flag), a, b
+
+
+def _switch_cases(dtype: DType) -> list[Case]:
+    """As many branches as there may be indices."""
+    cases = []
+    for shape in ((3, 4), (), (2, 0)):
+        element = TensorType(shape, dtype)
+        larger, _, second = branches_of(element)
+        op = Switch((larger, second, second, larger, second, larger, larger))
+        cases.append(Case(op, (_COUNTER, element, element)))
+    return cases
+
+
+def _switch(op: Switch, index: Array, a: Array, b: Array) -> tuple[Array, ...]:
+    return (np.maximum(a, b) if int(index) in (0, 3, 5, 6) else b,)
+
+
 def _needs_int64(case: Case) -> bool:
     """An iteration at all, or a choice, of 64-bit integers."""
     runs = not isinstance(case.op, Scan) or case.op.length > 0
@@ -177,5 +244,8 @@ ROWS = [
         (_scan_cases, _scan),
         (_while_cases, _while),
         (_cond_cases, _cond),
+        (_counted_cases, _counted),
+        (_flag_cases, _flag),
+        (_switch_cases, _switch),
     )
 ]

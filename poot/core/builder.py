@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +102,17 @@ class Builder:
         self._eqns.append(Eqn(op, tuple(operands), outs))
         self._sources.append(source)
         return outs
+
+    def inline(
+        self, graph: Graph, operands: Sequence[ValueId]
+    ) -> dict[ValueId, ValueId]:
+        """Add all equations of a graph; what each of its values is here."""
+        known = dict(zip(graph.inputs, operands, strict=True))
+        for index, eqn in enumerate(graph.eqns):
+            inputs = (o if isinstance(o, Scalar) else known[o] for o in eqn.inputs)
+            outs = self.emit(eqn.op, tuple(inputs), graph.source(index))
+            known.update(zip(eqn.outs, outs, strict=True))
+        return known
 
     def result(self, value: ValueId) -> None:
         self._outputs.append(Result(value))

@@ -57,12 +57,12 @@ class Graph:
     @property
     def consts(self) -> tuple[ValueId, ...]:
         """The inputs that are weights or tables."""
-        return self._inputs_in(Storage.CONST)
+        return self.inputs_in(Storage.CONST)
 
     @property
     def slots(self) -> tuple[ValueId, ...]:
         """The inputs that the host writes before each call."""
-        return self._inputs_in(Storage.SLOT)
+        return self.inputs_in(Storage.SLOT)
 
     @property
     def arguments(self) -> tuple[ValueId, ...]:
@@ -71,7 +71,8 @@ class Graph:
             v for v in self.inputs if self.values[v].storage is not Storage.CONST
         )
 
-    def _inputs_in(self, storage: Storage) -> tuple[ValueId, ...]:
+    def inputs_in(self, storage: Storage) -> tuple[ValueId, ...]:
+        """The inputs of one storage class, in order."""
         return tuple(v for v in self.inputs if self.values[v].storage is storage)
 
     @property

@@ -23,15 +23,18 @@ from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.report import Report
+from poot.lowering.plan import control
 from poot.lowering.plan.planner import make_program
 from poot.lowering.program import Program
 
 # In the order in which they run; fusing leaves changes of shape that nobody reads.
-PASSES: tuple[Pass, ...] = (cse, dce, fuse_rows, fuse_pointwise, dce)
+PASSES: tuple[Pass, ...] = (open_control, cse, dce, fuse_rows, fuse_pointwise, dce)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
+    control,
     conv,
     cumulative,
     matmul,

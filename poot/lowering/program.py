@@ -165,6 +165,10 @@ class Loop:
     trips: int
     body: tuple[Node, ...]
 
+    @property
+    def bodies(self) -> tuple[tuple[Node, ...], ...]:
+        return (self.body,)
+
 
 @dataclass(frozen=True, slots=True)
 class While:
@@ -173,6 +177,10 @@ class While:
     predicate: tuple[Node, ...]
     flag: BufferRange
     body: tuple[Node, ...]
+
+    @property
+    def bodies(self) -> tuple[tuple[Node, ...], ...]:
+        return self.predicate, self.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +262,7 @@ class Program:
 def _walk(nodes: tuple[Node, ...]) -> Iterator[Node]:
     for node in nodes:
         yield node
-        if isinstance(node, Loop):
-            yield from _walk(node.body)
-        elif isinstance(node, While):
-            yield from _walk(node.predicate)
-            yield from _walk(node.body)
-        elif isinstance(node, Branch):
+        if isinstance(node, Loop | While | Branch):
             for body in node.bodies:
                 yield from _walk(body)
 

@@ -27,7 +27,7 @@ from poot.core.ops.shape import (
     Slice,
     Transpose,
 )
-from poot.core.types import TensorType
+from poot.core.types import Storage, TensorType
 from poot.lowering.plan.layout import VIEWS
 from poot.lowering.plan.state import ELEMENTWISE
 
@@ -116,7 +116,8 @@ def recompute_costs(graph: Graph) -> dict[ValueId, int]:
     """What an element costs of the values that need no tensor of their own size.
 
     Only values are listed that are so cheap that no kernel should read them: numbers
-    of axes, repeated rows, and a little arithmetic on these.
+    of axes, repeated rows, blocks of what stands elsewhere and stays, and a little
+    arithmetic on these.
     """
     found: dict[ValueId, int] = {}
     for eqn in graph.eqns:
@@ -135,9 +136,19 @@ def _recompute_cost(graph: Graph, eqn: Eqn, found: dict[ValueId, int]) -> int | 
             continue
         if operand in found:
             total += found[operand]
-        elif graph.type(operand).size > small:
+        elif graph.type(operand).size > small and not _is_block(graph, eqn):
             return None
     return total if total <= CHEAP else None
+
+
+def _is_block(graph: Graph, eqn: Eqn) -> bool:
+    """Whether an equation only takes a block of what is not overwritten."""
+    source = eqn.inputs[0]
+    return (
+        isinstance(eqn.op, DynamicSlice)
+        and not isinstance(source, Scalar)
+        and graph.values[source].storage is not Storage.STATE
+    )
 
 
 def reads(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from poot.core.graph import Graph
+from poot.core.op import Op
+from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
 
 
@@ -116,6 +118,8 @@ class PassRecord:
     log: Log
     equations_before: int
     equations_after: int
+    # Which sub-graph of which equation it is about, if not the graph itself.
+    where: str = ""
 
 
 def place_of(graph: Graph, index: int) -> str:
@@ -128,11 +132,50 @@ def place_of(graph: Graph, index: int) -> str:
 def run_passes(
     passes: Sequence[Pass], graph: Graph, info: DeviceInfo
 ) -> tuple[Graph, tuple[PassRecord, ...]]:
-    """The graph after all passes in turn, and the record of each."""
-    records = []
+    """The graph after all passes in turn, and the record of each.
+
+    A pass runs over a graph, then over the sub-graphs of what it left.
+    """
+    records: list[PassRecord] = []
     for entry in passes:
-        log = Log()
-        after = entry.run(graph, info, log)
-        records.append(PassRecord(entry, log, len(graph.eqns), len(after.eqns)))
-        graph = after
+        graph = _run(entry, graph, info, records, "")
     return graph, tuple(records)
+
+
+def _run(
+    entry: Pass, graph: Graph, info: DeviceInfo, records: list[PassRecord], where: str
+) -> Graph:
+    log = Log()
+    after = entry.run(graph, info, log)
+    record = PassRecord(entry, log, len(graph.eqns), len(after.eqns), where)
+    records.append(record)
+    changed: dict[int, ControlOp] = {}
+    for index, eqn in enumerate(after.eqns):
+        if not isinstance(eqn.op, ControlOp):
+            continue
+        regions = [
+            _run(entry, region, info, records, _named(after, index, number, where))
+            for number, region in enumerate(eqn.op.regions)
+        ]
+        if any(
+            new is not old for new, old in zip(regions, eqn.op.regions, strict=True)
+        ):
+            changed[index] = eqn.op.with_regions(regions)
+    return _with_ops(after, changed) if changed else after
+
+
+def _named(graph: Graph, index: int, number: int, where: str) -> str:
+    op = graph.eqns[index].op
+    return f"{where}{op.name} {number} at {graph.source(index)}: "
+
+
+def _with_ops(graph: Graph, ops: Mapping[int, Op]) -> Graph:
+    """The graph with other ops, of the same types, in some equations."""
+    edit = graph.edit()
+    for index, op in ops.items():
+        eqn = graph.eqns[index]
+        outs = edit.emit(op, eqn.inputs, index, graph.source(index))
+        for old, new in zip(eqn.outs, outs, strict=True):
+            edit.replace(old, new)
+        edit.remove(index)
+    return edit.commit()

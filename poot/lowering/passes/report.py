@@ -12,7 +12,7 @@ from poot.lowering.passes.driver import (
     Reason,
     Rewrite,
 )
-from poot.lowering.program import Copy, Dispatch, Program
+from poot.lowering.program import Copy, Dispatch, Loop, Node, Program
 
 # Places listed for each rewrite and reason; the rest is counted.
 _MOST_PLACES = 8
@@ -66,7 +66,7 @@ class Report:
 
 def _pass_lines(record: PassRecord) -> Iterator[str]:
     before, after = record.equations_before, record.equations_after
-    yield f"{record.made_by.name}: {before} -> {after} equations"
+    yield f"{record.where}{record.made_by.name}: {before} -> {after} equations"
     for rewrite in record.made_by.rewrites:
         yield from _rewrite_lines(rewrite, record.log.entries)
 
@@ -102,14 +102,24 @@ def describe_program(program: Program) -> str:
         f"{len(dispatches)} dispatches of {len(program.kernels)} kernels, "
         f"{moved} B moved, arena {program.arena_bytes} B"
     ]
-    for number, node in enumerate(program.body):
+    return "\n".join([*lines, *_node_lines(program.body, "  ")])
+
+
+def _node_lines(nodes: Sequence[Node], indent: str) -> Iterator[str]:
+    for number, node in enumerate(nodes):
+        head = f"{indent}{number}: "
         if isinstance(node, Dispatch):
-            lines.append(f"  {number}: {_dispatch_line(node)}")
-        elif isinstance(node, Copy):
-            lines.append(f"  {number}: copy of {node.source.size} B  # {node.label}")
-        else:
-            lines.append(f"  {number}: {type(node).__name__.lower()}")
-    return "\n".join(lines)
+            yield head + _dispatch_line(node)
+            continue
+        if isinstance(node, Copy):
+            yield f"{head}copy of {node.source.size} B  # {node.label}"
+            continue
+        trips = f" of {node.trips} trips" if isinstance(node, Loop) else ""
+        yield f"{head}{type(node).__name__.lower()}{trips}"
+        for part, body in enumerate(node.bodies):
+            if len(node.bodies) > 1:
+                yield f"{indent}  part {part}"
+            yield from _node_lines(body, indent + "    ")
 
 
 def _dispatch_line(dispatch: Dispatch) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from poot.lowering.program import BufferRange, Copy, Dispatch, Node, Space
+from poot.lowering.program import (
+    Branch,
+    BufferRange,
+    Copy,
+    Dispatch,
+    Loop,
+    Node,
+    Space,
+    While,
+)
 
 # Above this many buffers only the orders of placing that need no search are tried.
 _SEARCH_LIMIT = 2000
@@ -23,23 +32,70 @@ class Lifetime:
     last: int
 
 
-def _touched(node: Node) -> Iterable[BufferRange]:
-    assert isinstance(node, Dispatch | Copy)
-    yield from node.reads
-    yield from node.writes
-    if isinstance(node, Dispatch):
-        yield from node.operands
+class _Uses:
+    """Where each scratch buffer is first and last touched in a tree of nodes.
+
+    Nodes are numbered in the order of printing. What stands outside of a loop keeps its
+    memory for all of the loop if the loop touches it, since iterations come again.
+    """
+
+    def __init__(self, depths: Sequence[int]) -> None:
+        self.depths = depths
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self._number = 0
+
+    def visit(self, nodes: Sequence[Node], depth: int) -> set[int]:
+        """The buffers that nodes of a depth touch."""
+        touched: set[int] = set()
+        for node in nodes:
+            found = self._visit(node, depth)
+            touched |= found
+        return touched
+
+    def _visit(self, node: Node, depth: int) -> set[int]:
+        start = self._number
+        self._number += 1
+        if isinstance(node, Dispatch | Copy):
+            ranges = [*node.reads, *node.writes]
+            ranges += node.operands if isinstance(node, Dispatch) else ()
+            touched = _scratch(ranges)
+        else:
+            touched = _scratch(_asked(node))
+            for body in node.bodies:
+                touched |= self.visit(body, depth + 1)
+            touched = {b for b in touched if self._depth(b) <= depth}
+        for buffer in touched:
+            self.first.setdefault(buffer, start)
+            self.first[buffer] = min(self.first[buffer], start)
+            self.last[buffer] = self._number - 1
+        return touched
+
+    def _depth(self, buffer: int) -> int:
+        return self.depths[buffer] if self.depths else 0
 
 
-def lifetimes(nodes: Sequence[Node], sizes: Sequence[int]) -> list[Lifetime]:
-    """The lifetime of each scratch buffer that some node touches."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for number, node in enumerate(nodes):
-        for where in _touched(node):
-            if where.space is Space.ARENA:
-                first.setdefault(where.index, number)
-                last[where.index] = number
+def _asked(node: Loop | While | Branch) -> tuple[BufferRange, ...]:
+    """The word that decides how a node goes on."""
+    if isinstance(node, While):
+        return (node.flag,)
+    return (node.selector,) if isinstance(node, Branch) else ()
+
+
+def _scratch(ranges: Iterable[BufferRange]) -> set[int]:
+    return {where.index for where in ranges if where.space is Space.ARENA}
+
+
+def lifetimes(
+    nodes: Sequence[Node], sizes: Sequence[int], depths: Sequence[int] = ()
+) -> list[Lifetime]:
+    """The lifetime of each scratch buffer that some node touches.
+
+    `depths` says in how many bodies of loops or branches each buffer stands (none).
+    """
+    uses = _Uses(depths)
+    uses.visit(nodes, 0)
+    first, last = uses.first, uses.last
     return [Lifetime(b, sizes[b], first[b], last[b]) for b in sorted(first)]
 
 
@@ -165,18 +221,25 @@ def relocate(nodes: Sequence[Node], offsets: dict[int, int]) -> tuple[Node, ...]
     def all_moved(ranges: Sequence[BufferRange]) -> tuple[BufferRange, ...]:
         return tuple(moved(where) for where in ranges)
 
-    result: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Copy):
-            result.append(Copy(moved(node.source), moved(node.target), node.label))
-        else:
-            assert isinstance(node, Dispatch)
-            result.append(
-                replace(
-                    node,
-                    operands=all_moved(node.operands),
-                    reads=all_moved(node.reads),
-                    writes=all_moved(node.writes),
-                )
-            )
-    return tuple(result)
+    def all_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+        return tuple(map(one_node, nodes))
+
+    def one_node(node: Node) -> Node:
+        match node:
+            case Copy():
+                return Copy(moved(node.source), moved(node.target), node.label)
+            case Loop():
+                return Loop(node.trips, all_nodes(node.body))
+            case While():
+                predicate, body = all_nodes(node.predicate), all_nodes(node.body)
+                return While(predicate, moved(node.flag), body)
+            case Branch():
+                return Branch(moved(node.selector), tuple(map(all_nodes, node.bodies)))
+        return replace(
+            node,
+            operands=all_moved(node.operands),
+            reads=all_moved(node.reads),
+            writes=all_moved(node.writes),
+        )
+
+    return all_nodes(nodes)

@@ -14,6 +14,7 @@ from poot.core.ops.composite import Fused
 from poot.core.ops.shape import Broadcast
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.plan.frame import Frame
 from poot.lowering.plan.layout import Layout, View, padded
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import (
@@ -46,6 +47,9 @@ class PlanContext:
         self.nodes: list[Node] = []
         # Sizes of the scratch buffers; planning places them in the arena at the end.
         self.arena: list[int] = []
+        # In how many bodies of loops and branches each of them stands.
+        self.arena_depths: list[int] = []
+        self.depth = 0
         self.label = ""
         # Of the equation that is being planned.
         self.index = 0
@@ -57,6 +61,15 @@ class PlanContext:
         self._extra: list[TensorType] = []
         self._uses = graph.uses()
         self._shown = {output.value for output in graph.outputs}
+        # What their buffers hold is not this graph's to end.
+        self._inputs = frozenset(graph.inputs)
+
+    def inner(self, graph: Graph, frame: Frame, *, deeper: bool) -> PlanContext:
+        """A plan of a sub-graph, whose scratch is of the same arena."""
+        ctx = PlanContext(graph, self.info, self.generic, frame.homes, frame.stored)
+        ctx.arena, ctx.arena_depths = self.arena, self.arena_depths
+        ctx.depth = self.depth + deeper
+        return ctx
 
     # --- places -------------------------------------------------------------
 
@@ -109,6 +122,8 @@ class PlanContext:
             return False
         for value, view in self._places.items():
             if view.range == where:
+                if value in self._inputs:
+                    return False
                 last = self._uses.get(value, [-1])[-1]
                 # Other values there are views, which this equation may not read either.
                 ends = self.index + (value == operand)
@@ -124,6 +139,7 @@ class PlanContext:
         """A dense buffer of the arena, live from its first to its last use."""
         self.require_size(type)
         self.arena.append(padded(type.size_bytes))
+        self.arena_depths.append(self.depth)
         where = BufferRange(Space.ARENA, len(self.arena) - 1, 0, type.size_bytes)
         return View(where, Layout.dense(type.shape), type.dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from poot.core.equation import Export, Result, StateNext, ValueId, Witness
@@ -9,7 +10,7 @@ from poot.core.graph import Graph
 from poot.core.ops.shape import Reshape
 from poot.core.types import Storage
 from poot.lowering.plan.layout import ALIGNMENT, padded
-from poot.lowering.plan.state import UPDATES, can_overwrite
+from poot.lowering.plan.state import can_overwrite, updated_operand
 from poot.lowering.program import (
     BufferRange,
     ResultSpec,
@@ -43,6 +44,18 @@ class Frame:
 def make_frame(graph: Graph) -> Frame:
     """Decide where all inputs and outputs of a graph stand."""
     return _FrameMaker(graph).make()
+
+
+def make_inner_frame(
+    graph: Graph,
+    inputs: Mapping[ValueId, BufferRange],
+    results: Sequence[BufferRange] = (),
+) -> Frame:
+    """Where the outputs of a sub-graph go whose inputs stand somewhere already.
+
+    State is overwritten where it stands; `results` are the places of the results.
+    """
+    return _FrameMaker(graph).make_inner(inputs, results)
 
 
 _SPACES = {
@@ -85,6 +98,20 @@ class _FrameMaker:
             if graph.values[value].storage is Storage.STATE
         )
         return frame
+
+    def make_inner(
+        self, inputs: Mapping[ValueId, BufferRange], results: Sequence[BufferRange]
+    ) -> Frame:
+        self.frame.inputs.update(inputs)
+        for pair in self.graph.state:
+            self._take_state(pair)
+        for value, target in zip(self.graph.results, results, strict=True):
+            base = self._base(value)
+            if base in inputs:
+                self.frame.early.append((base, target))
+            else:
+                self._write(base, target)
+        return self.frame
 
     def _place_inputs(self) -> None:
         slot_end = 0
@@ -129,32 +156,34 @@ class _FrameMaker:
         self.next_of.setdefault(base, pair.input)
         maker = self.definitions[base]
         if base not in frame.homes and can_overwrite(
-            self.graph, self.uses, pair.input, maker
+            self.graph, self.uses, pair.input, maker, base
         ):
             frame.homes[base] = target
-            self._chain_updates(maker, target, pair.input)
+            self._chain_updates(base, target, pair.input)
         else:
             frame.stored.add(base)
             frame.late.append((base, target))
 
     def _chain_updates(
-        self, maker: int, target: BufferRange, state: ValueId | None = None
+        self, made: ValueId, target: BufferRange, state: ValueId | None = None
     ) -> None:
         """Have what is updated in `target`, again and again maybe, made there too."""
         graph, uses = self.graph, self.uses
         shown = {self._base(output.value) for output in graph.outputs}
-        eqn = graph.eqns[maker]
-        while isinstance(eqn.op, UPDATES):
-            before = eqn.inputs[0]
-            if before in shown or before not in self.definitions:
+        while True:
+            maker = self.definitions[made]
+            before = updated_operand(graph.eqns[maker], made)
+            if before is None or before in shown or before not in self.definitions:
                 return
             earlier = self.definitions[before]
-            if not can_overwrite(graph, uses, before, maker):
+            if not can_overwrite(graph, uses, before, maker, made):
                 return
-            if state is not None and not can_overwrite(graph, uses, state, earlier):
+            if state is not None and not can_overwrite(
+                graph, uses, state, earlier, before
+            ):
                 return
             self.frame.homes[before] = target
-            maker, eqn = earlier, graph.eqns[earlier]
+            made = before
 
     def _take_result(self, value: ValueId) -> None:
         """Add a result; the first of a state's next value is the state's buffer."""
@@ -198,4 +227,4 @@ class _FrameMaker:
             self.frame.late.append((base, target))
         else:
             self.frame.homes[base] = target
-            self._chain_updates(self.definitions[base], target)
+            self._chain_updates(base, target)

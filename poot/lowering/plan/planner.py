@@ -28,15 +28,20 @@ def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Pr
     frame = make_frame(graph)
     ctx = PlanContext(graph, info, generic, frame.homes, frame.stored)
     _place_inputs(ctx, frame)
+    plan_equations(ctx, frame)
+    return _finish(ctx, frame)
+
+
+def plan_equations(ctx: PlanContext, frame: Frame) -> None:
+    """Plan all equations of a graph whose inputs are placed, and the copies around."""
     moved = _copy_inputs(ctx, frame)
-    for index, eqn in enumerate(graph.eqns):
+    for index, eqn in enumerate(ctx.graph.eqns):
         _plan_equation(ctx, index, eqn)
     ctx.label = "outputs"
     for value, target in frame.late:
         _deposit(ctx, ctx.output(value), target)
     for view, target in moved:
         _deposit(ctx, view, target)
-    return _finish(ctx, frame)
 
 
 def _place_inputs(ctx: PlanContext, frame: Frame) -> None:
@@ -132,7 +137,7 @@ def _require_types(ctx: PlanContext, eqn: Eqn) -> None:
 
 
 def _finish(ctx: PlanContext, frame: Frame) -> Program:
-    spans = lifetimes(ctx.nodes, ctx.arena)
+    spans = lifetimes(ctx.nodes, ctx.arena, ctx.arena_depths)
     offsets, size = place(spans)
     limit = min(ctx.info.max_allocation_bytes, ctx.info.max_buffer_bytes)
     if size > limit:

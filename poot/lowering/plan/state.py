@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from poot.core.dtypes import Scalar
-from poot.core.equation import Eqn, ValueId
+from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
 from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
+from poot.core.ops.loops import StateLoop
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.scatter import DynamicUpdateSlice, Scatter, ScatterUpdate
 from poot.lowering.plan.layout import VIEWS
@@ -28,10 +29,31 @@ ELEMENTWISE: tuple[type[Op], ...] = (
 UPDATES: tuple[type[Op], ...] = (DynamicUpdateSlice, Scatter, ScatterUpdate)
 
 
+def updated_operand(eqn: Eqn, made: ValueId) -> ValueId | None:
+    """The value that an equation turns into its result `made` step by step, if any."""
+    operand: Operand | None = None
+    if isinstance(eqn.op, UPDATES):
+        operand = eqn.inputs[0]
+    elif isinstance(eqn.op, StateLoop):
+        operand = initial_state(eqn, made)
+    return None if isinstance(operand, Scalar) else operand
+
+
+def initial_state(eqn: Eqn, made: ValueId) -> Operand | None:
+    """What the state of a loop begins as that ends as `made`; None: as nothing."""
+    assert isinstance(eqn.op, StateLoop)
+    number = eqn.outs.index(made)
+    return eqn.inputs[number] if number < eqn.op.started else None
+
+
 def can_overwrite(
-    graph: Graph, uses: Mapping[ValueId, Sequence[int]], state: ValueId, maker: int
+    graph: Graph,
+    uses: Mapping[ValueId, Sequence[int]],
+    state: ValueId,
+    maker: int,
+    made: ValueId,
 ) -> bool:
-    """Whether equation `maker` may write its result over the state input `state`.
+    """Whether equation `maker` may write its result `made` over the value `state`.
 
     Nobody may read the old state later, and the equation itself only the element that
     it overwrites.
@@ -42,15 +64,20 @@ def can_overwrite(
             if user > maker:
                 return False
             eqn = graph.eqns[user]
-            if user == maker and (alias != state or not _same_index(eqn, state, graph)):
+            if user == maker and (
+                alias != state or not _same_index(eqn, state, made, graph)
+            ):
                 return False
             if isinstance(eqn.op, VIEWS):
                 aliases.append(eqn.out)
     return True
 
 
-def _same_index(eqn: Eqn, state: ValueId, graph: Graph) -> bool:
-    """Whether result element i of `eqn` depends on no element of `state` but i."""
+def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
+    """Whether `eqn` may read element i of `state` as long as that of `made` is not."""
+    if isinstance(eqn.op, StateLoop):
+        begins = initial_state(eqn, made) == state
+        return begins and eqn.inputs.count(state) == 1
     shape = graph.type(state).shape
     if any(graph.type(out).shape != shape for out in eqn.outs):
         return False

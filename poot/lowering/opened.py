@@ -1,0 +1,256 @@
+"""Control flow as loops over state: elements of xs and ys by the index, and words.
+
+What a device runs are loops whose carries stand in one buffer each. Here the rest of
+what a Scan, While or Cond means is written out as equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poot.core import dtypes
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Operand, ValueId
+from poot.core.graph import Graph
+from poot.core.ops.control import Cond, ControlOp, Scan, While
+from poot.core.ops.elementwise import (
+    Binary,
+    BinaryOp,
+    Cast,
+    Clamp,
+    Compare,
+    CompareOp,
+    Select,
+)
+from poot.core.ops.indexing import DynamicSlice
+from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, Switch
+from poot.core.ops.scatter import DynamicUpdateSlice
+from poot.core.ops.shape import Broadcast, Reshape
+from poot.core.types import Storage, TensorType
+
+
+def opened(op: ControlOp, types: Sequence[TensorType]) -> Graph:
+    """The graph of loops and choices that means `op` on operands of some types."""
+    match op:
+        case Scan():
+            return _opened_scan(op, types)
+        case While():
+            return _opened_while(op, types)
+        case Cond():
+            return _opened_cond(op, types)
+    raise TypeError(f"{op} is opened already")
+
+
+def _number(value: int) -> Scalar:
+    return Scalar.of(value, dtypes.int32)
+
+
+class _Maker(Builder):
+    """A builder of the few equations that opening takes."""
+
+    def __init__(self) -> None:
+        super().__init__(composites=True)
+
+    def inputs(
+        self, types: Sequence[TensorType], storage: Storage = Storage.DEVICE
+    ) -> list[ValueId]:
+        return [self.input(type, storage) for type in types]
+
+    def same(self, operand: ValueId) -> ValueId:
+        """What an operand holds, as a computed value."""
+        (out,) = self.emit(Broadcast(self.type(operand).shape), (operand,))
+        return out
+
+    def filled(self, type: TensorType) -> ValueId:
+        (out,) = self.emit(Broadcast(type.shape), (Scalar.of(0, type.dtype),))
+        return out
+
+    def plus_one(self, index: ValueId) -> ValueId:
+        (out,) = self.emit(Binary(BinaryOp.ADD), (index, _number(1)))
+        return out
+
+    def reshaped(self, value: ValueId, shape: tuple[int, ...]) -> ValueId:
+        (out,) = self.emit(Reshape(shape), (value,))
+        return out
+
+    def element(self, xs: ValueId, index: ValueId) -> ValueId:
+        """Element `index` along the leading axis."""
+        shape = self.type(xs).shape[1:]
+        starts: tuple[Operand, ...] = (index, *(_number(0) for _ in shape))
+        (row,) = self.emit(DynamicSlice((1, *shape)), (xs, *starts))
+        return self.reshaped(row, shape)
+
+    def with_element(self, ys: ValueId, index: ValueId, y: ValueId) -> ValueId:
+        """The ys with `y` as element `index` along the leading axis."""
+        shape = self.type(y).shape
+        starts: tuple[Operand, ...] = (index, *(_number(0) for _ in shape))
+        row = self.reshaped(y, (1, *shape))
+        (out,) = self.emit(DynamicUpdateSlice(), (ys, row, *starts))
+        return out
+
+    def noted(self, word: ValueId, failed: ValueId, position: ValueId) -> ValueId:
+        """The word of a loop after one more check: 1 + the index of the first failure.
+
+        `position` is that of the check.
+        """
+        zero = _number(0)
+        (is_first,) = self.emit(Compare(CompareOp.EQ), (word, zero))
+        (fails,) = self.emit(Compare(CompareOp.NE), (failed, zero))
+        (found,) = self.emit(Binary(BinaryOp.AND), (is_first, fails))
+        (out,) = self.emit(Select(), (found, position, word))
+        return out
+
+    def words(self, known: dict[ValueId, ValueId], graph: Graph) -> list[ValueId]:
+        """The words that the witnesses of an inlined graph gave."""
+        return [known[witness.value] for witness in graph.witnesses]
+
+
+# --- scans ------------------------------------------------------------------
+
+
+def _opened_scan(op: Scan, types: Sequence[TensorType]) -> Graph:
+    if not op.length:
+        return _no_iterations(op, types)
+    fixed = op.consts + op.carries
+    outer = _Maker()
+    operands = outer.inputs(types)
+    consts, carries = operands[: op.consts], operands[op.consts : fixed]
+    words = [_number(0)] * len(op.witnesses)
+    body = _scan_body(op, types)
+    fresh = len(op.body.results) - op.carries
+    loop = CountedLoop(body, op.length, fresh, op.reverse)
+    outs = outer.emit(loop, (*carries, *words, *consts, *operands[fixed:]))
+    started = op.carries + len(words)
+    for out in (*outs[: op.carries], *outs[started:], *outs[op.carries : started]):
+        outer.result(out)
+    return outer.finish()
+
+
+def _scan_body(op: Scan, types: Sequence[TensorType]) -> Graph:
+    """Index, carries, words, ys as state, consts and xs."""
+    fixed = op.consts + op.carries
+    inner = _Maker()
+    index = inner.input(INDEX)
+    carries = inner.inputs(types[op.consts : fixed], Storage.STATE)
+    words = inner.inputs([INDEX] * len(op.witnesses), Storage.STATE)
+    ys = inner.inputs(
+        [
+            TensorType((op.length, *type.shape), type.dtype)
+            for type in op.body.result_types[op.carries :]
+        ],
+        Storage.STATE,
+    )
+    consts = inner.inputs(types[: op.consts])
+    elements = [inner.element(x, index) for x in inner.inputs(types[fixed:])]
+    known = inner.inline(op.body, [*consts, *carries, *elements])
+    made = [known[value] for value in op.body.results]
+    for carry, following in zip(carries, made[: op.carries], strict=True):
+        inner.state_next(carry, following)
+    for stacked, y in zip(ys, made[op.carries :], strict=True):
+        inner.state_next(stacked, inner.with_element(stacked, index, y))
+    if words:
+        position = inner.plus_one(index)
+        for word, failed in zip(words, inner.words(known, op.body), strict=True):
+            inner.state_next(word, inner.noted(word, failed, position))
+    return inner.finish()
+
+
+def _no_iterations(op: Scan, types: Sequence[TensorType]) -> Graph:
+    outer = _Maker()
+    operands = outer.inputs(types)
+    for carry in operands[op.consts : op.consts + op.carries]:
+        outer.result(outer.same(carry))
+    for type in op.infer(*types)[op.carries :]:
+        outer.result(outer.filled(type))
+    return outer.finish()
+
+
+# --- other loops and choices ------------------------------------------------
+
+
+def _opened_while(op: While, types: Sequence[TensorType]) -> Graph:
+    """The condition is run before the loop, and again at the end of each iteration."""
+    first, fixed = op.condition_consts, op.condition_consts + op.body_consts
+    outer = _Maker()
+    operands = outer.inputs(types)
+    carries = operands[fixed:]
+    known = outer.inline(op.condition, [*operands[:first], *carries])
+    flag = _flag(outer, known, op)
+    counted: list[Operand] = []
+    if op.witnesses:
+        zero = outer.filled(INDEX)
+        one = outer.plus_one(zero)
+        asked = [
+            outer.noted(zero, failed, one)
+            for failed in outer.words(known, op.condition)
+        ]
+        unasked = [_number(0)] * len(op.body.witnesses)
+        counted = [_number(0), *asked, *unasked]
+    loop = FlagLoop(_while_body(op, types))
+    outs = outer.emit(loop, (flag, *counted, *carries, *operands[:fixed]))
+    started = 1 + len(counted)
+    for out in (*outs[started:], *outs[2:started]):
+        outer.result(out)
+    return outer.finish()
+
+
+def _flag(maker: _Maker, known: dict[ValueId, ValueId], op: While) -> ValueId:
+    (holds,) = op.condition.results
+    (flag,) = maker.emit(Cast(dtypes.int32), (known[holds],))
+    return flag
+
+
+def _while_body(op: While, types: Sequence[TensorType]) -> Graph:
+    """Flag, number of the iteration and words if there are any, carries, consts."""
+    first, fixed = op.condition_consts, op.condition_consts + op.body_consts
+    inner = _Maker()
+    flag = inner.input(INDEX, Storage.STATE)
+    count = len(op.witnesses)
+    counted = inner.inputs([INDEX] * (1 + count if count else 0), Storage.STATE)
+    carries = inner.inputs(types[fixed:], Storage.STATE)
+    consts = inner.inputs(types[:fixed])
+    done = inner.inline(op.body, [*consts[first:], *carries])
+    made = [done[value] for value in op.body.results]
+    asked = inner.inline(op.condition, [*consts[:first], *made])
+    for carry, following in zip(carries, made, strict=True):
+        inner.state_next(carry, following)
+    if count:
+        iteration, *words = counted
+        following = inner.plus_one(iteration)
+        position = inner.plus_one(following)
+        failed = inner.words(asked, op.condition)
+        for word, now in zip(words, failed, strict=False):
+            inner.state_next(word, inner.noted(word, now, position))
+        for word, now in zip(
+            words[len(failed) :], inner.words(done, op.body), strict=True
+        ):
+            inner.state_next(word, inner.noted(word, now, following))
+        inner.state_next(iteration, following)
+    inner.state_next(flag, _flag(inner, asked, op))
+    return inner.finish()
+
+
+def _opened_cond(op: Cond, types: Sequence[TensorType]) -> Graph:
+    outer = _Maker()
+    index, *operands = outer.inputs(types)
+    last = _number(len(op.branches) - 1)
+    (clamped,) = outer.emit(Clamp(), (_number(0), index, last))
+    branches = tuple(_branch(op, number) for number in range(len(op.branches)))
+    for out in outer.emit(Switch(branches), (clamped, *operands)):
+        outer.result(out)
+    return outer.finish()
+
+
+def _branch(op: Cond, number: int) -> Graph:
+    """The results of a branch, then the words of all branches."""
+    mine = op.branches[number]
+    inner = _Maker()
+    known = inner.inline(mine, inner.inputs(mine.input_types))
+    for value in mine.results:
+        inner.result(known[value])
+    for other, branch in enumerate(op.branches):
+        for witness in branch.witnesses:
+            word = known[witness.value] if other == number else inner.filled(INDEX)
+            inner.result(word)
+    return inner.finish()

@@ -1,0 +1,160 @@
+"""Loops and branches: their bodies as plans of their own in the same arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from poot.core import dtypes
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.graph import Graph
+from poot.core.ops.control import Cond, ControlOp, Scan, While
+from poot.core.ops.elementwise import Binary, BinaryOp
+from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, StateLoop, Switch
+from poot.lowering.opened import opened
+from poot.lowering.plan.context import PlanContext
+from poot.lowering.plan.frame import make_inner_frame
+from poot.lowering.plan.layout import View
+from poot.lowering.plan.planner import plan_equations
+from poot.lowering.plan.rules import lower
+from poot.lowering.plan.state import initial_state
+from poot.lowering.program import Branch, Loop, Node, Space
+from poot.lowering.program import While as WhileNode
+
+
+@lower.define(Scan, While, Cond)
+def lower_control(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan the loops and choices that the equation stands for."""
+    assert isinstance(eqn.op, ControlOp)
+    graph = opened(eqn.op, [ctx.type(operand) for operand in eqn.inputs])
+    views = [_placed(ctx, operand) for operand in eqn.inputs]
+    places = dict(zip(graph.inputs, views, strict=True))
+    outs = [ctx.output(out) for out in eqn.outs]
+    ctx.nodes += _planned(ctx, graph, places, outs, deeper=False).nodes
+
+
+@lower.define(CountedLoop)
+def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan a Loop, whose body ends with the step of the index."""
+    op = eqn.op
+    assert isinstance(op, CountedLoop)
+    label = ctx.label
+    index = ctx.scratch(INDEX)
+    first = op.trips - 1 if op.reverse else 0
+    ctx.copy(Scalar.of(first, dtypes.int32), index)
+    places = _state_places(ctx, eqn)
+    places[op.body.inputs[0]] = index
+    body = _planned(ctx, op.body, places)
+    body.label = f"{label}: index"
+    body.run(_stepping(-1 if op.reverse else 1), [index], [index])
+    if op.trips:
+        ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
+
+
+def _stepping(step: int) -> Graph:
+    builder = Builder()
+    operands = builder.input(INDEX), Scalar.of(step, dtypes.int32)
+    builder.result(*builder.emit(Binary(BinaryOp.ADD), operands))
+    return builder.finish()
+
+
+@lower.define(FlagLoop)
+def lower_flag_loop(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan a While on the flag, which its body sets."""
+    op = eqn.op
+    assert isinstance(op, FlagLoop)
+    places = _state_places(ctx, eqn)
+    flag = places[op.body.inputs[0]]
+    body = _planned(ctx, op.body, places)
+    # A flag that is a result too stands elsewhere.
+    before = len(ctx.nodes)
+    asked = _in_arena(ctx, flag)
+    predicate = tuple(ctx.nodes[before:])
+    del ctx.nodes[before:]
+    ctx.nodes.append(WhileNode(predicate, asked.range, tuple(body.nodes)))
+
+
+@lower.define(Switch)
+def lower_switch(ctx: PlanContext, eqn: Eqn) -> None:
+    """Plan a Branch: each body writes the results."""
+    op = eqn.op
+    assert isinstance(op, Switch)
+    index, *operands = eqn.inputs
+    selector = _in_arena(ctx, _placed(ctx, index))
+    views = [_placed(ctx, operand) for operand in operands]
+    outs = [ctx.output(out) for out in eqn.outs]
+    bodies: list[tuple[Node, ...]] = []
+    for branch in op.branches:
+        places = dict(zip(branch.inputs, views, strict=True))
+        bodies.append(tuple(_planned(ctx, branch, places, outs).nodes))
+    ctx.nodes.append(Branch(selector.range, tuple(bodies)))
+
+
+def _planned(
+    ctx: PlanContext,
+    graph: Graph,
+    places: Mapping[ValueId, View],
+    outs: list[View] | None = None,
+    *,
+    deeper: bool = True,
+) -> PlanContext:
+    """The plan of a sub-graph whose inputs and results have places."""
+    ranges = {value: view.range for value, view in places.items()}
+    frame = make_inner_frame(graph, ranges, [out.range for out in outs or ()])
+    inner = ctx.inner(graph, frame, deeper=deeper)
+    for value, view in places.items():
+        inner.place(value, view)
+    plan_equations(inner, frame)
+    return inner
+
+
+def _placed(ctx: PlanContext, operand: Operand) -> View:
+    """Where an operand stands; a literal is written somewhere."""
+    view = ctx.view(operand)
+    if isinstance(view, View):
+        return view
+    place = ctx.scratch(ctx.type(operand))
+    ctx.copy(view, place)
+    return place
+
+
+def _in_arena(ctx: PlanContext, view: View) -> View:
+    """A word in the arena, where the runtime looks for what decides."""
+    if view.range.space is Space.ARENA and view.is_dense:
+        return view
+    place = ctx.scratch(view.type)
+    ctx.copy(view, place)
+    return place
+
+
+def _state_places(ctx: PlanContext, eqn: Eqn) -> dict[ValueId, View]:
+    """The places of states and consts; states hold what they begin as."""
+    op = eqn.op
+    assert isinstance(op, StateLoop)
+    places: dict[ValueId, View] = {}
+    consts = eqn.inputs[op.started :]
+    # Before any state is written, whose buffer may be that of a const's operand.
+    for value, operand in zip(
+        op.body.inputs[len(op.body.inputs) - len(consts) :], consts, strict=True
+    ):
+        places[value] = _placed(ctx, operand)
+    for state, out in zip(op.states, eqn.outs, strict=True):
+        places[state] = _begun(ctx, eqn, out)
+    return places
+
+
+def _begun(ctx: PlanContext, eqn: Eqn, out: ValueId) -> View:
+    """The place of a state, in the operand's own buffer where it is of no more use."""
+    operand = initial_state(eqn, out)
+    if operand is None:
+        return ctx.output(out)
+    source = ctx.view(operand)
+    is_free = not ctx.is_stored(out) and eqn.inputs.count(operand) == 1
+    if is_free and isinstance(source, View) and source.is_dense and ctx.dies(operand):
+        ctx.place(out, source)
+        return source
+    target = ctx.output(out)
+    if source != target and ctx.type(out).size:
+        ctx.copy(source, target)
+    return target
