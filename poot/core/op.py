@@ -58,8 +58,7 @@ class Op(metaclass=_OpClass):
 
     @property
     def key(self) -> PrimitiveKey:
-        member = getattr(self, "op", None) if self.members else None
-        return PrimitiveKey(type(self), member)
+        return _key(type(self), getattr(self, "op", None) if self.members else None)
 
     def infer(self, *types: Any, **_: Any) -> Any:
         """The type of the result (a tuple of types if `multiple_results`)."""
@@ -67,14 +66,8 @@ class Op(metaclass=_OpClass):
 
     def infer_all(self, *types: TensorType) -> tuple[TensorType, ...]:
         """The types of all results, as a tuple always."""
-        least, most = _operand_counts(type(self))
-        if not least <= len(types) <= most:
-            takes = f"{least}" if least == most else f"at least {least}"
-            raise OperandCountError(
-                f"{self}: given {len(types)} operands, takes {takes}"
-            )
-        inferred = self.infer(*types)
-        return inferred if self.multiple_results else (inferred,)
+        # Ops of several results may hold graphs, which are not to be kept.
+        return _inferred(self, types) if self.multiple_results else _known(self, types)
 
     def bind(self, *operands: Any) -> Any:
         """Apply the op under the current interpreter.
@@ -87,6 +80,24 @@ class Op(metaclass=_OpClass):
 
     def __str__(self) -> str:
         return str(self.key)
+
+
+@functools.cache
+def _key(cls: type[Op], member: enum.Enum | None) -> PrimitiveKey:
+    return PrimitiveKey(cls, member)
+
+
+def _inferred(op: Op, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    least, most = _operand_counts(type(op))
+    if not least <= len(types) <= most:
+        takes = f"{least}" if least == most else f"at least {least}"
+        raise OperandCountError(f"{op}: given {len(types)} operands, takes {takes}")
+    inferred = op.infer(*types)
+    return tuple(inferred) if op.multiple_results else (inferred,)
+
+
+# Tracing, transforming and checking ask the same again and again.
+_known = functools.lru_cache(1 << 14)(_inferred)
 
 
 @functools.cache

@@ -44,10 +44,14 @@ def _where(graph: Graph, index: int) -> str:
     return f"equation {index} (`{graph.eqns[index].op}`) made at {graph.source(index)}"
 
 
-def _require_known(graph: Graph, value: ValueId, where: str) -> None:
+def _require_known(
+    graph: Graph, value: ValueId, where: str | None = None, index: int = 0
+) -> None:
+    """`where` names the value; without it, equation `index` does."""
     if not 0 <= value < len(graph.values):
         raise UndefinedValueError(
-            f"{where} names %{value}; the graph has {len(graph.values)} values"
+            f"{where or _where(graph, index)} names %{value}; the graph has "
+            f"{len(graph.values)} values"
         )
 
 
@@ -93,7 +97,7 @@ def _verify_eqn(graph: Graph, index: int, defined: set[ValueId]) -> None:
     for operand in eqn.inputs:
         if isinstance(operand, Scalar):
             continue
-        _require_known(graph, operand, _where(graph, index))
+        _require_known(graph, operand, index=index)
         if operand not in defined:
             raise UndefinedValueError(
                 f"{_where(graph, index)} uses %{operand} before it is defined"
@@ -105,7 +109,7 @@ def _verify_eqn(graph: Graph, index: int, defined: set[ValueId]) -> None:
             f"{len(inferred)}"
         )
     for out, wanted in zip(eqn.outs, inferred, strict=True):
-        _require_known(graph, out, _where(graph, index))
+        _require_known(graph, out, index=index)
         if out in defined:
             raise RedefinitionError(f"{_where(graph, index)} defines %{out} again")
         defined.add(out)

@@ -44,6 +44,19 @@ def reordered(graph: Graph, inputs: Sequence[int], results: Sequence[int]) -> Gr
 
 
 @functools.lru_cache(_CACHED)
+def _widened(graph: Graph, types: tuple[TensorType, ...]) -> Graph:
+    count = len(graph.inputs)
+    return stage_closed(
+        lambda *xs: replay(graph, xs[:count]), [*graph.input_types, *types], "a region"
+    )
+
+
+def widened(graph: Graph, types: Sequence[TensorType]) -> Graph:
+    """The graph with more inputs, which it does not read, after its own."""
+    return _widened(graph, tuple(types)) if types else graph
+
+
+@functools.lru_cache(_CACHED)
 def exposed(graph: Graph) -> Graph:
     """The graph without witnesses: their words are its last results."""
     words = [witness.value for witness in graph.witnesses]
@@ -93,10 +106,10 @@ def jvp_graph(graph: Graph, moved: Flags, wanted: Flags) -> tuple[Graph, Flags]:
 class Split:
     """A graph cut in two.
 
-    `known`: from the known inputs to the known results, then the residuals that are no
-    inputs. `unknown`: from all residuals, then the unknown inputs, to the unknown
+    `known`: from the known inputs to the known results, then the residuals that it
+    computes. `unknown`: from all residuals, then the unknown inputs, to the unknown
     results. `sources`: of each residual the number of the known input that it is, or
-    None.
+    None for those that are computed.
     """
 
     known: Graph
@@ -104,13 +117,20 @@ class Split:
     given: Flags
     sources: tuple[int | None, ...]
 
+    @property
+    def computed(self) -> int:
+        """How many residuals the known part gives."""
+        return sum(source is None for source in self.sources)
+
 
 @functools.lru_cache(_CACHED)
-def split_graph(graph: Graph, unknown: Flags, wanted: Flags) -> Split:
+def split_graph(graph: Graph, unknown: Flags, wanted: Flags, held: Flags) -> Split:
     """Cut a graph into what is known without its `unknown` inputs and the rest.
 
     Results that depend on these, or are `wanted` unknown, are `given` by the rest.
+    Known inputs that are `held` stay there for the rest; it needs no residual for them.
     """
+    stays = [h for h, is_unknown in zip(held, unknown, strict=True) if not is_unknown]
     found: dict[str, Any] = {}
 
     def known_part(*known: Any) -> list[Any]:
@@ -127,7 +147,7 @@ def split_graph(graph: Graph, unknown: Flags, wanted: Flags) -> Split:
             for out, is_wanted in zip(outs, wanted, strict=True)
         ]
         rest = partial.finish([out for out, g in zip(outs, given, strict=True) if g])
-        places = {id(value): number for number, value in enumerate(known)}
+        places = {id(x): number for number, x in enumerate(known) if stays[number]}
         sources = [places.get(id(residual)) for residual in rest.residuals]
         found.update(graph=rest.graph, given=tuple(given), sources=tuple(sources))
         computed = [

@@ -13,7 +13,7 @@ from poot.core.dtypes import Scalar, as_dtype
 from poot.core.equation import Operand, ValueId
 from poot.core.errors import PootError
 from poot.core.op import Op
-from poot.core.source import user_source
+from poot.core.source import Source, user_source
 from poot.core.text import payload_digest
 from poot.core.types import (
     ANONYMOUS,
@@ -37,8 +37,8 @@ class StagingInterpreter:
         self.function_name = function_name
         self.is_finished = False
         self.builder = Builder()
-        # Where values come from, for messages.
-        self._origins: dict[ValueId, str] = {}
+        # Where values come from, for messages: words, or an op and its line.
+        self._origins: dict[ValueId, str | tuple[Op, Source]] = {}
         # Constants: Arrays by identity (kept alive, so that it stays theirs) and NumPy
         # arrays by content.
         self._captures: dict[int, tuple[Array, ValueId]] = {}
@@ -61,7 +61,11 @@ class StagingInterpreter:
 
     def origin(self, value: ValueId) -> str:
         """Words for messages: what made a value, and at which line."""
-        return self._origins[value]
+        origin = self._origins[value]
+        if isinstance(origin, str):
+            return origin
+        op, source = origin
+        return f"made by `{_op_name(op)}` at {source}"
 
     @property
     def constants(self) -> set[ValueId]:
@@ -77,7 +81,7 @@ class StagingInterpreter:
         own = tuple(self._operand(operand) for operand in operands)
         outs = self.builder.emit(op, own, source)
         for out in outs:
-            self._origins[out] = f"made by `{_op_name(op)}` at {source}"
+            self._origins[out] = op, source
         return tuple(Tracer(self, out, aval_of(self.builder.type(out))) for out in outs)
 
     def lift(self, value: Any, weak: bool = False) -> Tracer:

@@ -10,8 +10,7 @@ from poot.core.op import Op
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.batch.rules import batch
-from poot.interpreters.batch.table import Axis
+from poot.interpreters.batch.table import Axis, batch
 from poot.interpreters.primitives import broadcast, move_axis
 from poot.interpreters.transform import TransformInterpreter, TransformTracer
 

@@ -2,6 +2,7 @@
 
 from poot.interpreters.batch import (  # noqa: F401 (they fill the table)
     contractions,
+    control,
     conv,
     elementwise,
     indexing,

@@ -9,8 +9,7 @@ from poot.core.dtypes import Scalar
 from poot.core.interpreter import interpreting
 from poot.core.op import Op
 from poot.interpreters.aval import Aval
-from poot.interpreters.jvp.rules import jvp
-from poot.interpreters.jvp.table import Tangent
+from poot.interpreters.jvp.table import Tangent, jvp
 from poot.interpreters.transform import TransformInterpreter, TransformTracer
 
 

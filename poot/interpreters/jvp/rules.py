@@ -5,6 +5,7 @@ from __future__ import annotations
 from poot.interpreters.jvp import (  # noqa: F401 (they fill the table)
     binary,
     contractions,
+    control,
     cumulative,
     indexing,
     reductions,

@@ -12,8 +12,7 @@ from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.source import replayed_sources
 from poot.interpreters.primitives import add
-from poot.interpreters.transpose.rules import transpose_rule
-from poot.interpreters.transpose.table import Cotangent, Linear
+from poot.interpreters.transpose.table import Cotangent, Linear, transpose_rule
 
 
 def backward(

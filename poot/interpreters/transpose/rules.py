@@ -2,6 +2,7 @@
 
 from poot.interpreters.transpose import (  # noqa: F401 (they fill the table)
     contractions,
+    control,
     convolution,
     elementwise,
     indexed_matmul,

@@ -1,0 +1,1 @@
+"""Control flow: loops and choices over traced values, as ops with sub-graphs."""

@@ -1,0 +1,11 @@
+"""All rules of all transformations: importing this module fills their tables."""
+
+from __future__ import annotations
+
+from poot.interpreters import partial_control  # noqa: F401 (fills its table)
+from poot.interpreters.batch.rules import batch
+from poot.interpreters.jvp.rules import jvp
+from poot.interpreters.partial import partial
+from poot.interpreters.transpose.rules import transpose
+
+__all__ = ["batch", "jvp", "partial", "transpose"]
