@@ -23,7 +23,7 @@ from poot.vulkan.context import Context, ContextRecorder
 from poot.vulkan.emit import Emitter
 from poot.vulkan.executable import Executable
 from poot.vulkan.races import check_races
-from tests.emitted_commands import check_emitted, watch
+from tests.emitted_commands import check_emitted, check_steps, watch
 from tests.spirv_val import fault
 from tests.wide_types import check_wide_types
 
@@ -173,6 +173,8 @@ def _vulkan_is_told_what_was_recorded() -> Iterator[None]:
         told = watch(emitters)
         record(self, context, emitters)
         check_emitted(self, context, [each.calls for each in told])
+        handles = [emitter._target for emitter in emitters]
+        check_steps(self._commands.steps, context.steps, handles)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContextRecorder, "record", watched)

@@ -2,7 +2,8 @@
 
 The commands that reach a command buffer are turned back into a CommandList: launches by
 their pipelines, grids and addresses, copies by their places, barriers by their scopes.
-That list must be the recorded one, and it is what the race checker sees.
+That list must be the recorded one, and it is what the race checker sees. So must the
+submissions be the recorded steps.
 """
 
 from __future__ import annotations
@@ -16,24 +17,38 @@ import numpy as np
 from poot.lowering.program import TABLE_SPACES, BufferRange, Copy, Dispatch
 from poot.vulkan._vk import ffi
 from poot.vulkan.addresses import Place, place_of
+from poot.vulkan.commands import (
+    Barrier,
+    Command,
+    CommandList,
+    IndirectDispatch,
+    Poll,
+    Repeat,
+    Step,
+    Submit,
+)
 from poot.vulkan.context import Context, ContextRecorder
 from poot.vulkan.declarations import (
     VK_ACCESS_HOST_READ_BIT,
+    VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
     VK_ACCESS_MEMORY_READ_BIT,
     VK_ACCESS_MEMORY_WRITE_BIT,
     VK_ACCESS_SHADER_READ_BIT,
     VK_ACCESS_SHADER_WRITE_BIT,
     VK_ACCESS_TRANSFER_READ_BIT,
     VK_ACCESS_TRANSFER_WRITE_BIT,
+    VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT,
     VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+    VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT,
     VK_PIPELINE_STAGE_HOST_BIT,
     VK_PIPELINE_STAGE_TRANSFER_BIT,
 )
 from poot.vulkan.emit import Emitter
 from poot.vulkan.memory import DeviceBuffer
+from poot.vulkan.queue import Submission
 from poot.vulkan.races import check_races
-from poot.vulkan.recorder import Barrier, Command, CommandList
+from poot.vulkan.replay import ReadyStep, Repetition
 
 # The stages in which commands work, and all the ways in which they read and write.
 WORK = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT
@@ -63,6 +78,12 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class IndirectLaunch:
+    buffer: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class BufferCopy:
     source: tuple[int, int]
     target: tuple[int, int]
@@ -84,9 +105,10 @@ class Edge:
     """The beginning or the end of a command buffer."""
 
     name: str
+    usage: int = 0
 
 
-Call = Bind | Push | Launch | BufferCopy | MemoryBarrier | Edge
+Call = Bind | Push | Launch | IndirectLaunch | BufferCopy | MemoryBarrier | Edge
 
 
 class Watched:
@@ -108,7 +130,9 @@ class Watched:
 
 def _call(name: str, arguments: Sequence[Any]) -> Call:
     match name:
-        case "vkBeginCommandBuffer" | "vkEndCommandBuffer":
+        case "vkBeginCommandBuffer":
+            return Edge(name, arguments[0].flags)
+        case "vkEndCommandBuffer":
             return Edge(name)
         case "vkCmdBindPipeline":
             return Bind(arguments[1])
@@ -119,6 +143,8 @@ def _call(name: str, arguments: Sequence[Any]) -> Call:
         case "vkCmdDispatch":
             x, y, z = arguments
             return Launch((x, y, z))
+        case "vkCmdDispatchIndirect":
+            return IndirectLaunch(*arguments)
         case "vkCmdCopyBuffer":
             source, target, regions, region = arguments
             assert regions == 1
@@ -148,13 +174,13 @@ def check_emitted(
 ) -> None:
     """EmissionFault unless the calls are the recorded commands, one for one."""
     reader = _Reader(recorder, context)
+    recorded = recorder._commands
+    assert len(buffers) == len(recorded.buffers)
     emitted = CommandList(
-        tuple(
-            tuple(reader.commands(calls, nodes, last=calls is buffers[-1]))
-            for calls, nodes in zip(buffers, recorder._commands.buffers, strict=True)
-        )
+        tuple(tuple(reader.commands(calls, n)) for n, calls in enumerate(buffers)),
+        recorded.steps,
     )
-    if emitted != recorder._commands:
+    if emitted != recorded:
         raise EmissionFault(f"recorded:\n{recorder._commands}\nbut emitted:\n{emitted}")
     check_races(emitted)
 
@@ -166,18 +192,28 @@ class _Reader:
         self._recorder = recorder
         self._context = context
         self._places = recorder._places(context)
-        self._launches = 0
+        flow = recorder._commands.flow()
+        self._looked_at = flow.polled
+        if recorder._host_reads:
+            self._looked_at |= flow.last
+        pipelines = recorder._pipelines
+        launches = recorder._commands.launches
+        self._pipelines = {
+            id(node): ours for node, ours in zip(launches, pipelines, strict=True)
+        }
 
-    def commands(
-        self, calls: Sequence[Call], recorded: Sequence[Command], *, last: bool
-    ) -> Iterator[Command]:
+    def commands(self, calls: Sequence[Call], buffer: int) -> Iterator[Command]:
         """What one command buffer does."""
+        commands = self._recorder._commands
+        recorded = commands.buffers[buffer]
         work = [node for node in recorded if not isinstance(node, Barrier)]
         work = [node for node in work if isinstance(node, Dispatch) or node.source.size]
         begin, *inner, end = calls
-        _demand(begin == Edge("vkBeginCommandBuffer"), "no beginning", begin)
+        again = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+        usage = again if buffer in commands.resubmitted else 0
+        _demand(begin == Edge("vkBeginCommandBuffer", usage), "no beginning", begin)
         _demand(end == Edge("vkEndCommandBuffer"), "no end", end)
-        if last and self._recorder._host_reads:
+        if buffer in self._looked_at:
             *inner, host = inner
             _demand(_tells_host(host), "the host is not told", host)
         pipeline, pushed, done = 0, Push(0, b""), 0
@@ -189,25 +225,34 @@ class _Reader:
                     pushed = call
                 case MemoryBarrier():
                     yield _barrier(call, first=number == 0)
-                case Launch() | BufferCopy():
+                case Launch() | IndirectLaunch() | BufferCopy():
                     _demand(done < len(work), "more work than was recorded", call)
                     node = work[done]
                     done += 1
-                    if isinstance(call, Launch):
-                        self._check_launch(call, pipeline, pushed, node)
-                    else:
+                    if isinstance(call, BufferCopy):
                         self._check_copy(call, node)
+                    else:
+                        self._check_launch(call, pipeline, pushed, node)
                     yield node
         _demand(done == len(work), "less work than was recorded", done)
 
     def _check_launch(
-        self, call: Launch, pipeline: int, pushed: Push, node: Command
+        self,
+        call: Launch | IndirectLaunch,
+        pipeline: int,
+        pushed: Push,
+        node: Command,
     ) -> None:
         _demand(isinstance(node, Dispatch), "a launch in place of a copy", node)
         assert isinstance(node, Dispatch)
-        ours = self._recorder._pipelines[self._launches]
-        self._launches += 1
-        _demand(call.grid == node.grid, "another grid", call)
+        ours = self._pipelines[id(node)]
+        if isinstance(call, Launch):
+            _demand(not isinstance(node, IndirectDispatch), "not switched", node)
+            _demand(call.grid == node.grid, "another grid", call)
+        else:
+            _demand(isinstance(node, IndirectDispatch), "switched", node)
+            assert isinstance(node, IndirectDispatch)
+            self._check_handle((call.buffer, call.offset), node.arguments, node)
         _demand(pipeline == ours.handle, "another pipeline", node)
         _demand(ours.key[0] == node.kernel.digest, "another kernel", node)
         addresses = self._addresses(pushed.raw, node)
@@ -256,10 +301,15 @@ class _Reader:
             (call.source, node.source),
             (call.target, node.target),
         ):
-            buffer, start = self._places[place_of(span)]
-            _demand(handle == buffer.handle, f"{span} in another buffer", node)
-            at = buffer.offset + start + span.offset
-            _demand(offset == at, f"{span} elsewhere", node)
+            self._check_handle((handle, offset), span, node)
+
+    def _check_handle(
+        self, place: tuple[int, int], span: BufferRange, node: Command
+    ) -> None:
+        buffer, start = self._places[place_of(span)]
+        _demand(place[0] == buffer.handle, f"{span} in another buffer", node)
+        at = buffer.offset + start + span.offset
+        _demand(place[1] == at, f"{span} elsewhere", node)
 
 
 def _barrier(call: MemoryBarrier, *, first: bool) -> Barrier:
@@ -267,7 +317,37 @@ def _barrier(call: MemoryBarrier, *, first: bool) -> Barrier:
     reaches = _covers(call.after, WORK) and _covers(call.reads, READS | WRITES)
     _demand(reaches and _follows_work(call), "a barrier too weak", call)
     everything = call.before == VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
-    return Barrier(opening=first and everything and _covers(call.writes, ANY_ACCESS))
+    grids = _covers(call.after, VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT)
+    return Barrier(
+        opening=first and everything and _covers(call.writes, ANY_ACCESS),
+        indirect=grids and _covers(call.reads, VK_ACCESS_INDIRECT_COMMAND_READ_BIT),
+    )
+
+
+def check_steps(
+    recorded: Sequence[Step], ready: Sequence[ReadyStep], handles: Sequence[int]
+) -> None:
+    """EmissionFault unless the submissions are the steps, for command buffers."""
+    _demand(len(recorded) == len(ready), "another number of steps", len(ready))
+    for step, made in zip(recorded, ready, strict=True):
+        if isinstance(step, Submit):
+            _demand(isinstance(made, Submission), "no submission", made)
+            assert isinstance(made, Submission)
+            info = made.info
+            given = [info.pCommandBuffers[n] for n in range(info.commandBufferCount)]
+            _demand(given == [handles[n] for n in step.buffers], "others", step)
+        elif isinstance(step, Repeat):
+            _demand(isinstance(made, Repetition), "no repetition", made)
+            assert isinstance(made, Repetition)
+            _demand(made.trips == step.trips, "other trips", made)
+            check_steps(step.steps, made.steps, handles)
+        else:
+            assert isinstance(step, Poll) and not isinstance(made, Submission)
+            _demand(not isinstance(made, Repetition), "a repetition", made)
+            assert not isinstance(made, Repetition)
+            _demand(made.word == step.word, "another word", made)
+            for batch, others in zip(step.batches, made.batches, strict=True):
+                check_steps(batch, others, handles)
 
 
 def _tells_host(call: Call) -> bool:

@@ -434,7 +434,8 @@ def test_both_factors_at_once(op: Op) -> None:
     known = PootArray.from_numpy(np.zeros((2,), np.int32))
     operands = [x, known, x] if isinstance(op, Scatter) else [x, x]
     operands += [known] if isinstance(op, IndexedMatMul) else []
-    with pytest.raises(NotLinearError, match="in both factors at once"):
+    name = type(op).__name__
+    with pytest.raises(NotLinearError, match=rf"{name}.* in both factors at once"):
         transpose_rule(op)(op, (ct,), operands)
 
 

@@ -23,7 +23,6 @@ from poot.lowering.program import (
     Access,
     BufferRange,
     Copy,
-    Loop,
     Program,
     ResultSpec,
     SlotSpec,
@@ -372,15 +371,6 @@ def test_threads_share_an_executable(device: Device) -> None:
 
 
 # --- refusals and ends ------------------------------------------------------
-
-
-def test_control_flow_is_refused(device: Device) -> None:
-    program = add_program(device.info, 4)
-    loop = Program(
-        body=(Loop(3, program.body),), inputs=program.inputs, results=program.results
-    )
-    with pytest.raises(LoweringError, match="Loop"):
-        Executable(device, loop)
 
 
 def test_direct_operands_cannot_change_place(device: Device) -> None:

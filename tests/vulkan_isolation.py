@@ -15,7 +15,16 @@ import numpy as np
 
 from poot.core.dtypes import uint8
 from poot.core.types import TensorType
-from poot.lowering.program import BufferRange, Copy, Dispatch, Program, Space
+from poot.lowering.program import (
+    Branch,
+    BufferRange,
+    Copy,
+    Dispatch,
+    Loop,
+    Node,
+    Program,
+    Space,
+)
 from poot.vulkan.addresses import Place, place_of
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
@@ -57,6 +66,9 @@ class _Memory:
     def span(self, span: BufferRange) -> Bytes:
         return self.buffers[place_of(span)][span.offset : span.offset + span.size]
 
+    def word(self, span: BufferRange) -> int:
+        return int(self.span(span).view("<u4")[0])
+
 
 def run_isolated(
     device: Device,
@@ -69,14 +81,26 @@ def run_isolated(
     `arguments` has an array an input, a number where the input is a slot.
     """
     memory = _fill(program, arguments, consts)
-    for node in program.body:
+    _run(device, program.body, memory)
+    return [_result(program, number, memory) for number in range(len(program.results))]
+
+
+def _run(device: Device, nodes: Sequence[Node], memory: _Memory) -> None:
+    for node in nodes:
         if isinstance(node, Copy):
             memory.span(node.target)[:] = memory.span(node.source)
         elif isinstance(node, Dispatch):
             _step(device, node, memory)
+        elif isinstance(node, Loop):
+            for _ in range(node.trips):
+                _run(device, node.body, memory)
+        elif isinstance(node, Branch):
+            _run(device, node.bodies[memory.word(node.selector)], memory)
         else:
-            raise TypeError(f"no way to step through a {type(node).__name__}")
-    return [_result(program, number, memory) for number in range(len(program.results))]
+            _run(device, node.predicate, memory)
+            while memory.word(node.flag):
+                _run(device, node.body, memory)
+                _run(device, node.predicate, memory)
 
 
 def _fill(program: Program, arguments: Sequence[Any], consts: Sequence[Any]) -> _Memory:

@@ -11,6 +11,7 @@ from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.allocator import ALIGNMENT, Block
 from poot.vulkan.declarations import (
+    VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT,
     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
     VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
     VK_BUFFER_USAGE_TRANSFER_DST_BIT,
@@ -27,6 +28,7 @@ _USAGE = (
     | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
     | VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     | VK_BUFFER_USAGE_TRANSFER_DST_BIT
+    | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT
 )
 
 

@@ -13,27 +13,36 @@ from poot.lowering.program import (
     Space,
 )
 from poot.vulkan.addresses import AddressPlan, Place, Resolver, aligned, place_of
+from poot.vulkan.commands import CommandList, IndirectDispatch
 from poot.vulkan.completion import Completion
 from poot.vulkan.emit import Emitter
 from poot.vulkan.memory import DeviceBuffer
 from poot.vulkan.pipelines import Pipeline
 from poot.vulkan.queue import Submission
-from poot.vulkan.recorder import Barrier, CommandList
+from poot.vulkan.replay import ReadyStep
 from poot.vulkan.slots import slot_bytes
 
 _WORD_BYTES = 4
 
+# The buffer of each fixed place, and where in it the place begins.
+_Places = Mapping[Place, tuple[DeviceBuffer, int]]
+
 
 class ContextLayout:
-    """Where table, slots and operand blocks stand in a context's memory."""
+    """Where table, slots and operand blocks stand in a context's memory.
 
-    def __init__(self, program: Program, plan: AddressPlan) -> None:
+    The packet that the host reads has the witnesses, then the words that it polls.
+    """
+
+    def __init__(
+        self, program: Program, plan: AddressPlan, commands: CommandList
+    ) -> None:
         self.slots_offset = plan.table_bytes
         self.block_offset = self.slots_offset + aligned(slot_bytes(program.slots))
         self.memory_bytes = self.block_offset + plan.block_bytes
-        self.packet_bytes = aligned(
-            max((w.offset + _WORD_BYTES for w in program.witnesses), default=0)
-        )
+        words = [witness.offset for witness in program.witnesses]
+        words += [poll.word for poll in commands.polls]
+        self.packet_bytes = aligned(max((w + _WORD_BYTES for w in words), default=0))
 
 
 class Context:
@@ -47,6 +56,7 @@ class Context:
         "packet",
         "readback",
         "slots",
+        "steps",
         "submission",
         "table",
         "value",
@@ -57,7 +67,7 @@ class Context:
         layout: ContextLayout,
         memory: DeviceBuffer,
         readback: DeviceBuffer,
-        submission: Submission,
+        steps: tuple[ReadyStep, ...],
     ) -> None:
         self.memory = memory
         self.readback = readback
@@ -70,7 +80,10 @@ class Context:
                 buffer.host[:] = 0
         # What the table holds; nothing has address -1, so that each cell is written.
         self.cached = [-1] * len(self.table)
-        self.submission = submission
+        self.steps = steps
+        # The only step, as for most programs.
+        only = steps[0] if len(steps) == 1 else None
+        self.submission = only if isinstance(only, Submission) else None
         self.completion: Completion | None = None
         # The number of the context to use after this one.
         self.following = 0
@@ -99,7 +112,8 @@ class ContextRecorder:
         host_reads: bool,
     ) -> None:
         self._commands = commands
-        self._dispatches = [c for c in commands.commands if isinstance(c, Dispatch)]
+        self._dispatches = commands.launches
+        self._numbers = {id(d): n for n, d in enumerate(self._dispatches)}
         self._plan = plan
         self._layout = layout
         self._pipelines = pipelines
@@ -120,23 +134,25 @@ class ContextRecorder:
             block=context.memory.address + self._layout.block_offset,
         )
         self._write_constants(context, resolver, places)
-        number = 0
-        for emitter, buffer in zip(emitters, self._commands.buffers, strict=True):
-            emitter.begin(once=False)
-            for command in buffer:
+        pushed = [resolver.pushed(n, d) for n, d in enumerate(self._dispatches)]
+        flow, resubmitted = self._commands.flow(), self._commands.resubmitted
+        read_by_host = flow.polled | (flow.last if self._host_reads else frozenset())
+        for number, emitter in enumerate(emitters):
+            emitter.begin(resubmitted=number in resubmitted)
+            for command in self._commands.buffers[number]:
                 if isinstance(command, Dispatch):
-                    self._dispatch(emitter, resolver, number, command)
-                    number += 1
+                    self._dispatch(emitter, pushed, command, places)
                 elif isinstance(command, Copy):
                     _copy(emitter, command, places)
+                elif command.opening:
+                    emitter.opening_barrier(indirect=command.indirect)
                 else:
-                    _barrier(emitter, command)
-            if emitter is emitters[-1] and self._host_reads:
+                    emitter.barrier(indirect=command.indirect)
+            if number in read_by_host:
                 emitter.host_barrier()
             emitter.end()
 
     def _places(self, context: Context) -> dict[Place, tuple[DeviceBuffer, int]]:
-        """The buffer of each fixed place, and where in it the place begins."""
         places = {place: (buffer, 0) for place, buffer in self._shared.items()}
         places[Space.SLOT, 0] = context.memory, self._layout.slots_offset
         places[Space.WITNESS, 0] = context.readback, 0
@@ -146,7 +162,7 @@ class ContextRecorder:
         self,
         context: Context,
         resolver: Resolver,
-        places: Mapping[Place, tuple[DeviceBuffer, int]],
+        places: _Places,
     ) -> None:
         for number, (place, offset) in enumerate(self._plan.entries):
             if place[0] not in TABLE_SPACES:
@@ -158,26 +174,28 @@ class ContextRecorder:
             memoryview(context.memory.host)[low : low + len(block)] = block
 
     def _dispatch(
-        self, emitter: Emitter, resolver: Resolver, number: int, command: Dispatch
+        self,
+        emitter: Emitter,
+        pushed: Sequence[bytes],
+        command: Dispatch,
+        places: _Places,
     ) -> None:
+        number = self._numbers[id(command)]
         pipeline = self._pipelines[number]
-        push = resolver.pushed(number, command)
-        emitter.dispatch(pipeline.handle, pipeline.layout, push, command.grid)
+        launch = pipeline.handle, pipeline.layout, pushed[number]
+        if isinstance(command, IndirectDispatch):
+            emitter.dispatch_indirect(*launch, _where(command.arguments, places))
+        else:
+            emitter.dispatch(*launch, command.grid)
 
 
-def _copy(
-    emitter: Emitter, copy: Copy, places: Mapping[Place, tuple[DeviceBuffer, int]]
-) -> None:
-    def where(span: BufferRange) -> tuple[int, int]:
-        buffer, start = places[place_of(span)]
-        return buffer.handle, buffer.offset + start + span.offset
-
+def _copy(emitter: Emitter, copy: Copy, places: _Places) -> None:
     if copy.source.size:
-        emitter.copy(where(copy.source), where(copy.target), copy.source.size)
+        source, target = _where(copy.source, places), _where(copy.target, places)
+        emitter.copy(source, target, copy.source.size)
 
 
-def _barrier(emitter: Emitter, barrier: Barrier) -> None:
-    if barrier.opening:
-        emitter.opening_barrier()
-    else:
-        emitter.barrier()
+def _where(span: BufferRange, places: _Places) -> tuple[int, int]:
+    """The VkBuffer of a range and where in it that begins."""
+    buffer, start = places[place_of(span)]
+    return buffer.handle, buffer.offset + start + span.offset

@@ -7,19 +7,24 @@ at the call only, so that a kernel copies through the address table.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from poot.core.errors import CapabilityError
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.program import (
     TABLE_SPACES,
     Access,
+    Branch,
     BufferRange,
     Copy,
     Dispatch,
     Kernel,
+    Loop,
     Node,
     Program,
     Space,
+    While,
 )
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.grid import fold_grid
@@ -30,14 +35,33 @@ _PADDING = 16
 
 
 def lower_copies(program: Program, info: DeviceInfo) -> tuple[Node, ...]:
-    """The body of a program, with dispatches for copies that need one."""
-    return tuple(
-        _copy_dispatch(program, node, info)
-        if isinstance(node, Copy)
-        and {node.source.space, node.target.space} & TABLE_SPACES
-        else node
-        for node in program.body
-    )
+    """The body of a program, with dispatches for copies that need one.
+
+    Those are copies of buffers whose place changes, and copies that may not happen.
+    """
+
+    def lower(nodes: Sequence[Node], switched: bool) -> tuple[Node, ...]:
+        return tuple(made for node in nodes for made in lower_node(node, switched))
+
+    def lower_node(node: Node, switched: bool) -> Iterator[Node]:
+        if isinstance(node, Copy):
+            moving = {node.source.space, node.target.space} & TABLE_SPACES
+            if not (moving or switched):
+                yield node
+            elif node.source.size:
+                yield _copy_dispatch(program, node, info)
+        elif isinstance(node, Loop):
+            yield replace(node, body=lower(node.body, switched))
+        elif isinstance(node, While):
+            predicate, body = lower(node.predicate, True), lower(node.body, True)
+            yield replace(node, predicate=predicate, body=body)
+        elif isinstance(node, Branch):
+            bodies = tuple(lower(body, True) for body in node.bodies)
+            yield replace(node, bodies=bodies)
+        else:
+            yield node
+
+    return lower(program.body, False)
 
 
 def _copy_dispatch(program: Program, node: Copy, info: DeviceInfo) -> Dispatch:

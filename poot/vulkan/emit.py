@@ -8,6 +8,7 @@ from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.declarations import (
     VK_ACCESS_HOST_READ_BIT,
+    VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
     VK_ACCESS_MEMORY_READ_BIT,
     VK_ACCESS_MEMORY_WRITE_BIT,
     VK_ACCESS_SHADER_READ_BIT,
@@ -16,10 +17,12 @@ from poot.vulkan.declarations import (
     VK_ACCESS_TRANSFER_WRITE_BIT,
     VK_COMMAND_BUFFER_LEVEL_PRIMARY,
     VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT,
+    VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT,
     VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
     VK_PIPELINE_BIND_POINT_COMPUTE,
     VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+    VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT,
     VK_PIPELINE_STAGE_HOST_BIT,
     VK_PIPELINE_STAGE_TRANSFER_BIT,
     VK_SHADER_STAGE_COMPUTE_BIT,
@@ -42,10 +45,13 @@ class Emitter:
         self._target = command_buffer
         self._pipeline = 0
 
-    def begin(self, *, once: bool) -> None:
+    def begin(self, *, once: bool = False, resubmitted: bool = False) -> None:
+        """`resubmitted`: it may be submitted while an earlier submission of it runs."""
         info = binding.struct("VkCommandBufferBeginInfo")
         if once:
             info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT
+        elif resubmitted:
+            info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
         begin = self._functions.vkBeginCommandBuffer
         binding.check(begin(self._target, info), "vkBeginCommandBuffer")
 
@@ -53,17 +59,20 @@ class Emitter:
         end = self._functions.vkEndCommandBuffer
         binding.check(end(self._target), "vkEndCommandBuffer")
 
-    def opening_barrier(self) -> None:
+    def opening_barrier(self, *, indirect: bool = False) -> None:
         """Order what follows after everything submitted before."""
+        stages, reads = _later(indirect)
         self._barrier(
             VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-            _WORK,
+            stages,
             VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT,
-            _READS | _WRITES,
+            reads,
         )
 
-    def barrier(self) -> None:
-        self._barrier(_WORK, _WORK, _WRITES, _READS | _WRITES)
+    def barrier(self, *, indirect: bool = False) -> None:
+        """Order what follows; the reads of grids too if it is `indirect`."""
+        stages, reads = _later(indirect)
+        self._barrier(_WORK, stages, _WRITES, reads)
 
     def host_barrier(self) -> None:
         """Let the host read, after the submission's end, what was written."""
@@ -74,6 +83,17 @@ class Emitter:
     def dispatch(
         self, pipeline: int, layout: int, push: bytes, grid: tuple[int, int, int]
     ) -> None:
+        self._bind(pipeline, layout, push)
+        self._functions.vkCmdDispatch(self._target, *grid)
+
+    def dispatch_indirect(
+        self, pipeline: int, layout: int, push: bytes, arguments: tuple[int, int]
+    ) -> None:
+        """Launch with the grid that stands at `arguments`, (VkBuffer, offset)."""
+        self._bind(pipeline, layout, push)
+        self._functions.vkCmdDispatchIndirect(self._target, *arguments)
+
+    def _bind(self, pipeline: int, layout: int, push: bytes) -> None:
         functions, target = self._functions, self._target
         if pipeline != self._pipeline:
             functions.vkCmdBindPipeline(
@@ -89,7 +109,6 @@ class Emitter:
                 len(push),
                 ffi.from_buffer(push),
             )
-        functions.vkCmdDispatch(target, *grid)
 
     def copy(
         self, source: tuple[int, int], target: tuple[int, int], size_bytes: int
@@ -120,6 +139,16 @@ class Emitter:
             0,
             binding.NULL,
         )
+
+
+def _later(indirect: bool) -> tuple[int, int]:
+    """The stages and accesses of the work after a barrier."""
+    if not indirect:
+        return _WORK, _READS | _WRITES
+    return (
+        _WORK | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT,
+        _READS | _WRITES | VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
+    )
 
 
 class CommandPool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +20,13 @@ from poot.vulkan.addresses import AddressPlan, Place, aligned, plan_addresses
 from poot.vulkan.allocator import Chunk
 from poot.vulkan.completion import Completion
 from poot.vulkan.context import Context, ContextLayout, ContextRecorder
-from poot.vulkan.copies import lower_copies
+from poot.vulkan.control import Lowered, lower_control
 from poot.vulkan.emit import CommandPool, Emitter
 from poot.vulkan.memory import DeviceBuffer, Pool
 from poot.vulkan.pipelines import Pipeline
 from poot.vulkan.queue import Submission
 from poot.vulkan.recorder import record, work_limit
+from poot.vulkan.replay import make_ready, run_steps
 from poot.vulkan.slots import make_packer
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _CONTEXTS_SMALL, _CONTEXTS_LARGE = 4, 2
 _SMALL_COMMANDS = 64
 _LABELS_SHOWN = 4
+_WORD_BYTES = 4
 
 Arguments = Sequence[DeviceBuffer | None]
 
@@ -74,7 +77,8 @@ class Executable:
     """A Program on one device. Calls may come from several threads at once.
 
     A call returns as soon as the work is submitted; it waits only if all replay
-    contexts are busy.
+    contexts are busy. Where the program holds a While it waits for that to end, and
+    such calls of one executable take turns.
     """
 
     def __init__(
@@ -84,13 +88,11 @@ class Executable:
         self.program = program
         _check_consts(program, consts)
         device.collect()
-        body = lower_copies(program, device.info)
-        self.commands = record(body, work_limit(device.info))
-        dispatches = [
-            command
-            for command in self.commands.commands
-            if isinstance(command, Dispatch)
-        ]
+        lowered = lower_control(program, device.info)
+        self.commands = record(
+            lowered.program.body, work_limit(device.info), lowered.polls_offset
+        )
+        dispatches = self.commands.launches
         plan = plan_addresses(dispatches)
         self.label = _label(dispatches)
         self._consts = tuple(consts)
@@ -98,6 +100,9 @@ class Executable:
         self._arrays = device.arrays
         self._witnesses = program.witnesses
         self._turn = 0
+        self._polls = bool(self.commands.polls)
+        # Held by a call between its submissions, where it has several looks to take.
+        self._driving = threading.Lock()
         self._closed = True
         self._pack = make_packer(program.slots) if program.slots else None
         self._needed = _needed(program)
@@ -108,26 +113,28 @@ class Executable:
         self._resources = Resources(device)
         device.adopt(self._resources)
         try:
-            self._prepare(plan, dispatches)
+            self._prepare(lowered, plan)
         except BaseException:
             device.retire(self._resources)
             raise
         self._contexts = self._resources.contexts
         self._closed = False
 
-    def _prepare(self, plan: AddressPlan, dispatches: Sequence[Dispatch]) -> None:
+    def _prepare(self, lowered: Lowered, plan: AddressPlan) -> None:
         """Make pipelines, memory and contexts, and record them."""
-        device, program, held = self.device, self.program, self._resources
-        kernels = [dispatch.kernel for dispatch in dispatches]
+        device, program, held = self.device, lowered.program, self._resources
+        kernels = [dispatch.kernel for dispatch in self.commands.launches]
         held.pipelines = device.pipelines.acquire(kernels)
         metadata = device.upload(np.frombuffer(plan.metadata, dtype=np.uint8))
         arena = device.arrays.allocate(program.arena_bytes)
-        held.buffers += [metadata, arena]
+        grids = device.upload(lowered.grids)
+        held.buffers += [metadata, arena, grids]
         shared: dict[Place, DeviceBuffer] = {
-            (Space.CONST, number): const for number, const in enumerate(self._consts)
+            (Space.CONST, number): const
+            for number, const in enumerate((*self._consts, grids))
         }
         shared[Space.ARENA, 0] = arena
-        layout = ContextLayout(program, plan)
+        layout = ContextLayout(program, plan, self.commands)
         recorder = ContextRecorder(
             self.commands,
             plan,
@@ -152,26 +159,27 @@ class Executable:
         for number in range(count):
             low = number * per_context
             handles = held.command_pool.command_buffers[low : low + per_context]
-            context = self._make_context(layout, Submission(queue, handles))
+            context = self._make_context(layout, handles)
             context.following = (number + 1) % count
             emitters = [Emitter(queue.functions, handle) for handle in handles]
             recorder.record(context, emitters)
 
-    def _make_context(self, layout: ContextLayout, submission: Submission) -> Context:
+    def _make_context(self, layout: ContextLayout, handles: Sequence[int]) -> Context:
         device, held = self.device, self._resources
         memory = device.tables.allocate(aligned(layout.memory_bytes))
         readback = device.readback.allocate(layout.packet_bytes)
         held.buffers += [memory, readback]
         # The host writes there now, while an earlier owner's work may still run.
         device.queue.wait(max(memory.last_use, readback.last_use))
-        context = Context(layout, memory, readback, submission)
+        steps = make_ready(self.commands.steps, device.queue, handles)
+        context = Context(layout, memory, readback, steps)
         held.contexts.append(context)
         return context
 
     def call(
         self, buffers: Arguments, scalars: Sequence[Any] = ()
     ) -> tuple[list[DeviceBuffer], Completion]:
-        """Submit one replay; its results are written when the Completion is done.
+        """Run one replay; its results are written when the Completion is done.
 
         `buffers` has one buffer an input, None where the input is a slot; `scalars` one
         number a slot, in the order of the program's slots. Donated buffers belong to
@@ -197,8 +205,15 @@ class Executable:
         if not self.commands.buffers:
             return results, Completion(queue, 0, parents)
         completion = None
-        while completion is None:
-            completion = self._submit(used, scalars, results, parents)
+        try:
+            while completion is None:
+                completion = self._submit(used, scalars, results, parents)
+        except BaseException:
+            # Some of the work may have been submitted.
+            for buffer in (*used, *results):
+                value = max(buffer.last_use, self._resources.last_value)
+                buffer.ready = buffer.last_use = value
+            raise
         value = completion.value
         for buffer in used:
             # Another thread may have used it later and come here before.
@@ -226,23 +241,67 @@ class Executable:
     ) -> Completion | None:
         """Replay the next context; None after a wait for one that was busy."""
         queue = self._queue
+        if self._polls:
+            with self._driving:
+                context = self._contexts[self._turn]
+                queue.wait(context.value)
+                self._fill(context, used, scalars, results)
+                return self._drive(context, parents)
         with queue.lock:
             context = self._contexts[self._turn]
             last = context.value
             if last <= queue.completed or last <= queue.poll():
-                return self._replay(context, used, scalars, results, parents)
+                self._fill(context, used, scalars, results)
+                return self._replay(context, parents)
         queue.wait(last)
         return None
 
-    def _replay(
+    def _replay(self, context: Context, parents: tuple[Completion, ...]) -> Completion:
+        """Submit a context; the caller holds the queue's lock."""
+        queue, label = self._queue, self.label
+        self._turn = context.following
+        if context.submission is not None:
+            context.value = queue.submit_locked(context.submission, label)
+            return self._completion(context, parents)
+
+        def submit(submission: Submission) -> None:
+            context.value = queue.submit_locked(submission, label)
+
+        try:
+            run_steps(context.steps, submit, _no_look)
+        finally:
+            completion = self._completion(context, parents)
+        return completion
+
+    def _drive(self, context: Context, parents: tuple[Completion, ...]) -> Completion:
+        """Submit a context piece by piece, as what it polls asks for."""
+        queue = self._queue
+        if self._closed:
+            raise DeviceError(f"the executable of {self.label} was closed")
+        self._turn = context.following
+
+        def submit(submission: Submission) -> None:
+            context.value = queue.submit(submission, self.label)
+
+        def look(word: int) -> int:
+            queue.wait(context.value)
+            return context.packet[word // _WORD_BYTES]
+
+        try:
+            run_steps(context.steps, submit, look)
+        finally:
+            # Made in any case, so that the packet is read before it is used again.
+            completion = self._completion(context, parents)
+        return completion
+
+    def _fill(
         self,
         context: Context,
         used: Sequence[DeviceBuffer],
         scalars: Sequence[Any],
         results: Sequence[DeviceBuffer],
-        parents: tuple[Completion, ...],
-    ) -> Completion:
-        """Write what changed of an idle context's memory and submit it."""
+    ) -> None:
+        """Write what changed of an idle context's memory."""
         cached, table = context.cached, context.table
         for cell, number, offset in self._sources:
             address = used[number].address + offset
@@ -257,10 +316,12 @@ class Executable:
         if context.completion is not None:
             # Its packet is about to be written anew.
             context.completion.settle()
-        queue = self._queue
-        value = queue.submit_locked(context.submission, self.label)
-        context.value = value
-        self._turn = context.following
+
+    def _completion(
+        self, context: Context, parents: tuple[Completion, ...]
+    ) -> Completion:
+        """The end of what a context has submitted last."""
+        queue, value = self._queue, context.value
         if not self._witnesses:
             return Completion(queue, value, parents)
         context.completion = Completion(
@@ -321,7 +382,7 @@ class Executable:
 
     def close(self) -> None:
         """Wait for the calls under way and free everything; later calls raise."""
-        with self._queue.lock:
+        with self._driving, self._queue.lock:
             if self._closed:
                 return
             self._closed = True
@@ -334,6 +395,10 @@ class Executable:
         if not getattr(self, "_closed", True):
             self._closed = True
             self.device.retire(self._resources)
+
+
+def _no_look(word: int) -> int:
+    raise AssertionError("only programs with a While have words to look at")
 
 
 def _check_consts(program: Program, consts: Sequence[DeviceBuffer]) -> None:

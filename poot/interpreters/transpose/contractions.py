@@ -28,6 +28,7 @@ class _Factor:
 def _matmul(
     op: MatMul, cts: Sequence[Any], operands: Sequence[Any]
 ) -> tuple[Cotangent, ...]:
+    require_one_linear(op, *operands)
     last = type_of(cts[0]).ndim - 1
     batch = tuple(range(last - 1))
     return _dot_general(DotGeneral((last,), (last - 1,), batch, batch), cts, operands)
@@ -47,10 +48,10 @@ def _dot_general(
     left = _Factor(op.lhs_contracting, op.lhs_batch, rows, made[first:end])
     right = _Factor(op.rhs_contracting, op.rhs_batch, columns, made[end:])
     if isinstance(a, Linear):
-        made_of = _other_factor(ct, b, right, left, op.precision)
-        return cast(made_of, a.type.dtype), None
-    made_of = _other_factor(ct, a, left, right, op.precision)
-    return None, cast(made_of, b.type.dtype)
+        found = _other_factor(ct, b, right, left, op.precision)
+        return cast(found, a.type.dtype), None
+    found = _other_factor(ct, a, left, right, op.precision)
+    return None, cast(found, b.type.dtype)
 
 
 def _other_factor(
