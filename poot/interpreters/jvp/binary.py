@@ -100,7 +100,7 @@ Slope = Callable[[Any, Any, Any], Any]
 def _power_by_base(a: Any, b: Any, y: Any) -> Any:
     """b a^(b-1), and 0 for exponents of 0, where the power is 1 all over."""
     if isinstance(b, Scalar):
-        lower = Scalar.of(np.asarray(b.value) - 1, b.dtype)
+        lower = like(b, b.value - 1 if b.value else 0)
         return mul(binary(_B.POW, a, lower), b)
     slope = mul(binary(_B.POW, a, sub(b, like(b, 1))), b)
     return _constant_where(b, 0, 0, slope)
