@@ -337,6 +337,19 @@ def random_words(key: KeyArray, shape: tuple[int, ...]) -> tuple[Value, Value]:
 
 
 def _element_numbers(shape: tuple[int, ...]) -> Any:
-    """The number of each element (u32), row by row."""
-    flat = Iota(dtypes.uint32, (math.prod(shape),), 0).bind()
-    return reshape(flat, shape)
+    """The number of each element (u32), row by row.
+
+    A sum over the axes rather than one axis in another shape: rows stay rows, so that
+    one kernel may draw and reduce them.
+    """
+    if not shape:
+        return Scalar.of(0, dtypes.uint32)
+    last = len(shape) - 1
+    number: Value = Iota(dtypes.uint32, shape, last).bind()
+    stride = 1
+    for axis in reversed(range(last)):
+        stride *= shape[axis + 1]
+        if shape[axis] > 1:
+            along: Value = Iota(dtypes.uint32, shape, axis).bind()
+            number = lax.add(number, lax.mul(along, stride))
+    return number

@@ -74,15 +74,15 @@ def uniform(
 def unit(key: KeyArray, shape: tuple[int, ...], dtype: DType) -> Value:
     """Floats from 0 on and below 1, for each key and each element of a shape.
 
-    The bits become the mantissa of a float from 1 on and below 2.
+    As many of the upper bits as the dtype's mantissa has, and one of 8 bits at least,
+    are the numerator of a fraction, which the dtype holds.
     """
     mantissa = _mantissa_bits(dtype)
     width = dtype.bits if mantissa >= 8 else 8
-    drawn = cast_to(random_bits(key, shape, width), UNSIGNED[dtype.bits])
-    fraction = lax.shift_right_logical(drawn, width - mantissa)
-    one = Scalar.of(1.0, dtype).bits
-    as_float = lax.bitcast_convert_type(lax.bitwise_or(fraction, one), dtype)
-    return lax.sub(as_float, 1.0)
+    numerator = lax.shift_right_logical(
+        random_bits(key, shape, width), width - mantissa
+    )
+    return lax.mul(cast_to(numerator, dtype), 2.0**-mantissa)
 
 
 def _mantissa_bits(dtype: DType) -> int:
@@ -197,6 +197,8 @@ def _offset(key: KeyArray, shape: tuple[int, ...], span: Any, width: int) -> Val
             return lower
         half = (1 << width // 2) % span
         factor = (half * half) % (1 << width) % span
+        if not factor:
+            return pnp.remainder(lower, span)
         return pnp.remainder(
             pnp.remainder(upper, span) * factor + pnp.remainder(lower, span), span
         )
