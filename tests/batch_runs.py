@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,7 @@ from poot.core.types import TensorType
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.batch.rules import batch
 from poot.interpreters.batch.table import Axis
-from tests.numerics import Array, assert_same_bits
+from tests.numerics import Array, assert_same_bits, rng_of
 
 # One operand: an array or Scalar, or the arrays of all examples.
 Operand = Array | Scalar | list[Array]
@@ -65,6 +67,26 @@ def apply(op: Op, operands: Sequence[Array]) -> tuple[Array, ...]:
     return results
 
 
+def axes_of(
+    ranks: Sequence[int | None], most: int, name: str
+) -> list[tuple[Axis, ...]]:
+    """Choices of axes, at least one of them batched: all, or `most` of them.
+
+    Operands without a rank are never batched.
+    """
+    ranges = [(None,) if n is None else (None, *range(n + 1)) for n in ranks]
+    count = math.prod(map(len, ranges))
+    if count <= most + 1:
+        every = itertools.product(*ranges)
+        return [axes for axes in every if any(axis is not None for axis in axes)]
+    rng, found = rng_of(name), {tuple(None if n is None else 0 for n in ranks)}
+    while len(found) < most:
+        axes = tuple(each[rng.integers(len(each))] for each in ranges)
+        if any(axis is not None for axis in axes):
+            found.add(axes)
+    return sorted(found, key=str)
+
+
 def check(
     op: Op, operands: Sequence[Operand], axes: Sequence[Axis], size: int
 ) -> list[Op]:
@@ -85,18 +107,15 @@ def check(
     assert len(results) == len(places) == len(wanted), where
     for result, place, each in zip(results, places, wanted, strict=True):
         if place is None:
-            each, expected = each[1:], each[0]
-            assert all(np.array_equal(expected, one) for one in each), where
+            expected = each[0]
+            for other in each[1:]:
+                assert_same_bits(other, expected, where)
         else:
             assert 0 <= place <= each[0].ndim, where
             expected = np.stack(each, place).take(range(size), place)
-        assert_same_bits(_array(result), expected, where)
+        assert isinstance(result, Held), where
+        assert_same_bits(result.array, expected, where)
     return below.ops
-
-
-def _array(result: Any) -> Array:
-    assert isinstance(result, Held | Scalar)
-    return result.array
 
 
 def _first(operand: Operand, axis: Axis, size: int) -> Held | Scalar:

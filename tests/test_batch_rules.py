@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from poot.core import dtypes
-from poot.core.op import Op, PrimitiveKey, primitive_keys
+from poot.core.op import Op, primitive_keys
 from poot.core.ops.control import Cond, Scan, While
 from poot.interpreters.batch.rules import batch
 from poot.interpreters.batch.table import Axis
-from tests.batch_runs import Operand, check
-from tests.numerics import rng_of
+from tests.batch_runs import Operand, axes_of, check
 from tests.op_row import Case, OpRow
 from tests.op_table import ROWS
 
 LARGEST = 3
 # How many choices of operands and axes are tried of one application.
-_CHOICES = 20
+_CHOICES = 10
 
 # Their rules batch the graphs within them: see the tests of control flow.
 _CONTROL = (Scan, While, Cond)
 
-
-def is_batched_here(key: PrimitiveKey) -> bool:
-    return not key.op.composite and key.op not in _CONTROL
-
-
-PRIMITIVES = [key for key in primitive_keys() if is_batched_here(key)]
-BATCHED_ROWS = [row for row in ROWS if is_batched_here(row.key)]
+PRIMITIVES = [key for key in primitive_keys() if not key.op.composite]
+BATCHED_ROWS = [
+    row for row in ROWS if not row.key.op.composite and row.key.op not in _CONTROL
+]
 
 
 @pytest.mark.parametrize("key", PRIMITIVES, ids=str)
@@ -40,21 +34,6 @@ def test_every_primitive_has_a_rule(key):
 
 
 # --- every row of the op table ----------------------------------------------
-
-
-def choices(case: Case) -> list[tuple[Axis, ...]]:
-    """Axes of the operands, at least one of them batched: all, or a few."""
-    ranges = [(None, *range(type.ndim + 1)) for type in case.types]
-    count = int(np.prod([len(each) for each in ranges]))
-    every = itertools.product(*ranges)
-    if count <= 2 * _CHOICES:
-        return [axes for axes in every if any(axis is not None for axis in axes)]
-    rng, found = rng_of(f"{case}"), {tuple(0 for _ in ranges)}
-    while len(found) < _CHOICES:
-        axes = tuple(each[rng.integers(len(each))] for each in ranges)
-        if any(axis is not None for axis in axes):
-            found.add(axes)
-    return sorted(found, key=str)
 
 
 def operands_of(row: OpRow, case: Case) -> list[list]:
@@ -84,7 +63,8 @@ def test_a_rule_gives_the_op_of_each_example(row):
         if not case.types:
             continue
         examples = operands_of(row, case)
-        for number, axes in enumerate(choices(case)):
+        ranks = [type.ndim for type in case.types]
+        for number, axes in enumerate(axes_of(ranks, _CHOICES, str(case))):
             operands = chosen(examples, axes)
             bound = check(case.op, operands, axes, LARGEST)
             if number == 0:

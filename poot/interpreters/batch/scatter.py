@@ -117,7 +117,8 @@ def _dynamic_update_slice(
     whole = example_type(x, axis).shape
     block = example_type(update, update_axis).shape
     if whole == block:
-        return (update,), (update_axis,)
+        place = 0 if update_axis is None else update_axis
+        return (placed(update, update_axis, place, size),), (place,)
     if all(start is None for start in start_axes):
         target = update_axis if axis is None else axis
         assert target is not None
@@ -157,8 +158,11 @@ def _scatter_update(
 ) -> Batched:
     """The examples' rows as one pool, but where all write to the same slots of it."""
     (base, rows, slots), (axis, rows_axis, slots_axis) = operands, axes
-    if slots_axis is None and axis is not None and axis > 0:
-        return (op.bind(base, placed(rows, rows_axis, axis, size), slots),), (axis,)
+    target = rows_axis if axis is None else axis
+    if slots_axis is None and target:
+        base = placed(base, axis, target, size)
+        rows = placed(rows, rows_axis, target, size)
+        return (op.bind(base, rows, slots),), (target,)
     base, rows = in_front(base, axis, size), in_front(rows, rows_axis, size)
     slots = in_front(slots, slots_axis, size)
     count = type_of(base).shape[1]

@@ -65,10 +65,9 @@ def _reshape(
     """The batch stays where the axes before and after it are reshaped on their own."""
     x, axis = only(operands, axes)
     shape = type_of(x).shape
-    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    before = math.prod(shape[:axis])
     for place in range(len(op.shape) + 1):
-        ahead, behind = math.prod(op.shape[:place]), math.prod(op.shape[place:])
-        if (ahead, behind) == (before, after):
+        if math.prod(op.shape[:place]) == before:
             return (reshape(x, inserted(op.shape, place, size)),), (place,)
     return (reshape(move_axis(x, axis, 0), (size, *op.shape)),), (0,)
 
