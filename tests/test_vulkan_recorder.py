@@ -22,7 +22,7 @@ from poot.lowering.program import (
     KernelOperand,
     Space,
 )
-from poot.vulkan.commands import Barrier, CommandList, in_order
+from poot.vulkan.commands import Barrier, Command, CommandList, in_order
 from poot.vulkan.races import check_races, find_races
 from poot.vulkan.recorder import WorkLimit, record, work_limit
 
@@ -128,14 +128,13 @@ def test_limits_by_device() -> None:
 # --- the race checker -------------------------------------------------------
 
 
-def without(commands: CommandList, skipped: int) -> CommandList:
-    """The list without its command number `skipped`."""
+def without(commands: CommandList, skipped: int, *instead: Command) -> CommandList:
+    """The list without its command number `skipped`, or with others in its place."""
     buffers, number = [], 0
     for buffer in commands.buffers:
-        kept = []
+        kept: list[Command] = []
         for command in buffer:
-            if number != skipped:
-                kept.append(command)
+            kept += instead if number == skipped else (command,)
             number += 1
         buffers.append(tuple(kept))
     return replace(commands, buffers=tuple(buffers))

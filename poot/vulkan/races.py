@@ -84,8 +84,7 @@ def find_races(commands: CommandList) -> list[Race]:
 def check_races(commands: CommandList) -> None:
     """Raise LoweringError if two accesses race or one writes what it must not."""
     faults = [str(race) for race in find_races(commands)]
-    for number in sorted({submit.buffers[0] for submit in commands.submits}):
-        first = commands.buffers[number][0]
+    for first, *_ in commands.buffers:
         if not (isinstance(first, Barrier) and first.opening):
             faults.append(f"{first} does not wait for submissions of other programs")
     faults += [
