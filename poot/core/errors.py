@@ -39,6 +39,10 @@ class NotLinearError(PootError, TypeError):
     """Something is to be transposed that is not linear in its operands."""
 
 
+class ForwardModeError(PootError, TypeError):
+    """A function whose derivative is given for reverse mode only is pushed forward."""
+
+
 class NoDerivativeError(PootError, NotImplementedError):
     """Something has no derivative by an operand; says what to do instead."""
 

@@ -32,6 +32,18 @@ class Parameters:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CustomRule:
+    """Functions that a user gave for a derivative, under the name that graphs print.
+
+    Equal to itself only. A rule that was read from a graph's text has no functions.
+    """
+
+    name: str
+    # What they take and give is the business of who made the rule.
+    functions: tuple[Callable[..., Any], ...] = ()
+
+
 class _OpClass(type):
     """The type of op classes, which lets a family be indexed by member."""
 
@@ -55,6 +67,8 @@ class Op(metaclass=_OpClass):
     multiple_results: ClassVar[bool] = False
     # Whether only passes may make it.
     composite: ClassVar[bool] = False
+    # Whether it is there for transformations only, so that planning sees none.
+    transient: ClassVar[bool] = False
 
     @property
     def key(self) -> PrimitiveKey:
@@ -123,8 +137,10 @@ def register(cls: C) -> C:
 
 
 def primitive_keys() -> Iterator[PrimitiveKey]:
-    """The key of every op that is registered, families by member."""
+    """The key of every op that plans know, families by member."""
     for cls in OPS.values():
+        if cls.transient:
+            continue
         if cls.members is None:
             yield PrimitiveKey(cls)
         else:

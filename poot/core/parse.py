@@ -23,7 +23,7 @@ from poot.core.equation import (
     Witness,
 )
 from poot.core.errors import DTypeError, ParseError, ShapeError
-from poot.core.op import OPS, Op, Parameters
+from poot.core.op import OPS, CustomRule, Op, Parameters
 from poot.core.source import Source
 from poot.core.types import (
     ANONYMOUS,
@@ -353,6 +353,8 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         for option in options:
             if isinstance(option, type) and issubclass(option, Parameters):
                 return _made(option, value, where)
+    if isinstance(value, str) and CustomRule in options:
+        return CustomRule(value)
     for option in options:
         if _is_of(value, option):
             return value

@@ -19,7 +19,7 @@ from poot.core.equation import (
     ValueId,
     Witness,
 )
-from poot.core.op import Op, Parameters, parameters
+from poot.core.op import CustomRule, Op, Parameters, parameters
 from poot.core.types import Named, SlotKey, Storage, ValueMeta, Weight
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def _parameter(value: Any, indent: str) -> str:
             return value.name
         case tuple():
             return "(" + ", ".join(_parameter(v, indent) for v in value) + ")"
+        case CustomRule(name):
+            return json.dumps(name)
         case Parameters():
             return f"({_named(value, indent)})"
     return print_graph(value, indent)

@@ -234,7 +234,7 @@ def value_and_grad(
     @functools.wraps(fun)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         where = f"grad of `{name_of(fun)}`"
-        places = [_place(where, number, len(args)) for number in numbers]
+        places = [place_of(where, number, len(args)) for number in numbers]
         _require_floats(where, args, places, allow_int)
 
         def of_chosen(*chosen: Any) -> Any:
@@ -272,7 +272,8 @@ def _one(where: str, made: _Linearized) -> Any:
     return unflatten(made.result_tree, [full(number(1, type_of(out).dtype), ())])
 
 
-def _place(where: str, number: int, count: int) -> int:
+def place_of(where: str, number: int, count: int) -> int:
+    """An argument number from the front; ArgumentError where there is no such."""
     if not -count <= number < count:
         raise ArgumentError(
             f"{where}: there is no argument number {number}; given {count} by position "

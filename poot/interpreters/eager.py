@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +12,8 @@ from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
 from poot.core.graph import Graph
-from poot.core.interpreter import set_base
-from poot.core.op import Op
+from poot.core.interpreter import interpreting, set_base
+from poot.core.op import Op, RuleTable
 from poot.core.ops.elementwise import Select
 from poot.core.source import Source, user_source
 from poot.core.types import Slot, SlotKey, Storage, TensorType
@@ -33,6 +33,9 @@ class EagerInterpreter:
     """The interpreter below all others: its values are Arrays, its literals slots."""
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Array, ...]:
+        if op.transient:
+            with interpreting(self):
+                return transient[op.key](op, operands)
         kinds: list[_OperandKind] = []
         buffers: list[Any] = []
         numbers: list[Any] = []
@@ -126,6 +129,10 @@ def _witness_graph(guarded: TensorType, message: str, source: Source) -> Graph:
     builder.result(copied)
     return builder.finish()
 
+
+# (op, operands) -> results, of ops that no device knows.
+TransientRule = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
+transient: RuleTable[TransientRule] = RuleTable("transient")
 
 EAGER = EagerInterpreter()
 set_base(EAGER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poot.interpreters import partial_control  # noqa: F401 (fills its table)
+from poot.interpreters import custom_rules, partial_control  # noqa: F401 (they fill)
 from poot.interpreters.batch.rules import batch
 from poot.interpreters.jvp.rules import jvp
 from poot.interpreters.partial import partial

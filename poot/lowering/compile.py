@@ -25,12 +25,22 @@ from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.report import Report
+from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
 from poot.lowering.plan.planner import make_program
 from poot.lowering.program import Program
 
 # In the order in which they run; fusing leaves changes of shape that nobody reads.
-PASSES: tuple[Pass, ...] = (open_control, cse, dce, fuse_rows, fuse_pointwise, dce)
+PASSES: tuple[Pass, ...] = (
+    unwrap,
+    open_control,
+    cse,
+    drop_barriers,
+    dce,
+    fuse_rows,
+    fuse_pointwise,
+    dce,
+)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (

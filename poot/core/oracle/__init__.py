@@ -14,6 +14,7 @@ from poot.core.oracle import (  # noqa: F401 (they fill the table)
     shape,
     sort,
     window,
+    wrappers,
 )
 from poot.core.oracle.evaluate import Evaluation, evaluate, evaluate_all
 from poot.core.oracle.table import impl
