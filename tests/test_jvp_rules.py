@@ -98,7 +98,7 @@ def subsets(tangents: Sequence[Numbers | None]) -> Iterator[list[Numbers | None]
 
 
 def evaluated(op: Op, operands: Sequence[Numbers]) -> list[Numbers]:
-    arrays = [Array.from_numpy(x, False) for x in operands]
+    arrays = [Array.from_numpy(x) for x in operands]
     return [result.numpy() for result in results_of(op, arrays)]
 
 

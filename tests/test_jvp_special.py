@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mpmath
@@ -32,6 +33,7 @@ from poot.core.ops.scatter import (
 )
 from poot.core.ops.window import ReduceWindow, WindowOp
 from poot.interpreters.array import Array
+from poot.interpreters.derivatives import jvp as derivative
 from poot.interpreters.jvp.rules import jvp
 from tests.jvp_runs import (
     Application,
@@ -167,10 +169,52 @@ def test_power_where_base_or_exponent_is_0() -> None:
     assert by_base.tolist() == [0, 1, 0, 0, INF]
     assert by_exponent.tolist() == [0, 0, 0, 0, 0]
     for power, wanted in ((0, 0), (1, 1), (2, 0), (3, 0), (-1, -INF)):
-        x, t = (Array.from_numpy(floats(v), False) for v in (0, 1))
+        x, t = (Array.from_numpy(floats(v)) for v in (0, 1))
         literal = dtypes.Scalar.of(power, dtypes.float32)
         _, (tangent,) = jvp[Binary[_B.POW]](Binary(_B.POW), (x, literal), (t, None))
         assert tangent is not None and tangent.numpy().tolist() == [wanted]
+
+
+def scalar(x: float) -> Array:
+    return Array.from_numpy(np.array(float(x)))
+
+
+def second(op: Op, *operands: float) -> list[list[float]]:
+    """The second derivatives of an op of f64 scalars."""
+    xs = tuple(scalar(x) for x in operands)
+    ways = [tuple(scalar(number) for number in row) for row in np.eye(len(xs))]
+
+    def along(way: tuple[Array, ...]) -> Callable[..., Any]:
+        return lambda *xs: derivative(op.bind, xs, way)[1]
+
+    return [
+        [derivative(along(one), xs, other)[1].item() for one in ways] for other in ways
+    ]
+
+
+def test_second_derivatives_of_powers() -> None:
+    power = Binary(_B.POW)
+    for exponent, wanted in ((0, 0), (1, 0), (2, 2), (3, 0)):
+        assert second(power, 0, exponent)[0][0] == wanted
+    np.testing.assert_allclose(
+        second(power, 2, 0), [[0, 0.5], [0.5, np.log(2) ** 2]], 1e-15, 1e-15
+    )
+
+
+@pytest.mark.parametrize(
+    "op", [Reduce(ReduceOp.PROD, 0), Cumulative(CumulativeOp.PROD, 0)], ids=str
+)
+def test_second_derivatives_of_products_of_zeros(op: Op) -> None:
+    """Each is the product of all elements but two."""
+    x = np.array([2.0, 0.0, 3.0, 0.0])
+    for places in itertools.combinations(range(4), 2):
+        one, other = (Array.from_numpy(np.eye(4)[place]) for place in places)
+
+        def first(x: Any, one: Array = one) -> Any:
+            return derivative(op.bind, (x,), (one,))[1]
+
+        _, found = derivative(first, (Array.from_numpy(x),), (other,))
+        assert np.ravel(found.numpy())[-1] == np.delete(x, places).prod()
 
 
 def test_hypot_and_atan2_do_not_overflow() -> None:
