@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from poot.core import dtypes
-from poot.core.dtypes import DType
+from poot.core.dtypes import DType, Scalar
 from poot.core.errors import NoDerivativeError
 from poot.core.op import Op
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
@@ -51,6 +51,10 @@ pytestmark = pytest.mark.usefixtures("on_the_oracle")
 
 def floats(*values: Any) -> Numbers:
     return np.array(values, np.float32)
+
+
+def literal(x: float) -> Scalar:
+    return Scalar.of(x, dtypes.float32)
 
 
 def slopes(op: Op, *operands: Numbers) -> list[Numbers]:
@@ -170,8 +174,8 @@ def test_power_where_base_or_exponent_is_0() -> None:
     assert by_exponent.tolist() == [0, 0, 0, 0, 0]
     for power, wanted in ((0, 0), (1, 1), (2, 0), (3, 0), (-1, -INF)):
         x, t = (Array.from_numpy(floats(v)) for v in (0, 1))
-        literal = dtypes.Scalar.of(power, dtypes.float32)
-        _, (tangent,) = jvp[Binary[_B.POW]](Binary(_B.POW), (x, literal), (t, None))
+        operands = (x, literal(power))
+        _, (tangent,) = jvp[Binary[_B.POW]](Binary(_B.POW), operands, (t, None))
         assert tangent is not None and tangent.numpy().tolist() == [wanted]
 
 
@@ -190,6 +194,21 @@ def second(op: Op, *operands: float) -> list[list[float]]:
     return [
         [derivative(along(one), xs, other)[1].item() for one in ways] for other in ways
     ]
+
+
+@pytest.mark.parametrize("member", [m for m in BinaryOp if m in BINARY_POINTS])
+@pytest.mark.parametrize("place", [0, 1])
+def test_literals(member: BinaryOp, place: int) -> None:
+    """A literal as an operand means what an array of no axes does."""
+    op, x = Binary(member), Array.from_numpy(floats(1.5, -2, 0.25))
+    for number in (0.0, 0.5, 3.0):
+        tangents = []
+        for given in (Array.from_numpy(floats(number)[0, ...]), literal(number)):
+            operands, moved = [x, x], [x, x]
+            operands[place], moved[place] = given, None
+            _, (tangent,) = jvp[op.key](op, operands, moved)
+            tangents.append(None if tangent is None else tangent.numpy())
+        np.testing.assert_array_equal(*tangents)
 
 
 def test_second_derivatives_of_powers() -> None:
