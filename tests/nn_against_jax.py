@@ -34,22 +34,30 @@ def normal(name: str, *shape: int, dtype: Any = np.float32, scale: float = 1) ->
 
 
 def against_jax(
-    function: Function, *operands: Array, ulps: float, floor: float = 1.0
+    function: Function,
+    *operands: Array,
+    ulps: float,
+    floor: float = 1.0,
+    eager: bool | None = None,
+    signed_zeros: bool = True,
 ) -> None:
     """poot's results are JAX's within ulps (of `floor` below it).
 
-    They are jitted, and of operands that are no halves eager as well.
+    They are jitted, and if `eager`, or if it is None and operands are no halves, also
+    computed op by op.
     """
     wanted = jax.tree.leaves(jax_jit(lambda *xs: function(jax.nn, *xs))(*operands))
     runs = {"jitted": poot.jit(lambda *xs: function(poot.nn, *xs))(*operands)}
-    if operands[0].itemsize > 2:
+    if operands[0].itemsize > 2 if eager is None else eager:
         runs["eager"] = function(poot.nn, *operands)
     for mode, results in runs.items():
         found = poot.tree.leaves(results)
         assert [x.weak_type for x in found] == [x.weak_type for x in wanted], mode
-        for number, (one, right) in enumerate(zip(found, wanted, strict=True)):
-            where = f"result {number}, {mode}"
-            assert_close(one, np.asarray(right), ulps, where, floor=floor)
+        for number, pair in enumerate(zip(found, wanted, strict=True)):
+            one, right = map(np.asarray, pair)
+            if not signed_zeros:
+                one, right = one + one.dtype.type(0), right + right.dtype.type(0)
+            assert_close(one, right, ulps, f"result {number}, {mode}", floor=floor)
 
 
 def dispatches(function: Function, *operands: Array) -> int:
