@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from poot.core.dtypes import Scalar, as_dtype
+from poot.core import dtypes
+from poot.core.dtypes import DType, Scalar, as_dtype
 from poot.core.interpreter import interpreting
 from poot.core.op import Op
 from poot.core.oracle import impl
@@ -20,6 +21,7 @@ from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.batch.rules import batch
 from poot.interpreters.batch.table import Axis
 from tests.numerics import Array, assert_same_bits, rng_of
+from tests.op_row import Case, OpRow
 
 # One operand: an array or Scalar, or the arrays of all examples.
 Operand = Array | Scalar | list[Array]
@@ -85,6 +87,24 @@ def axes_of(
         if any(axis is not None for axis in axes):
             found.add(axes)
     return sorted(found, key=str)
+
+
+def row_dtype(row: OpRow) -> DType:
+    return dtypes.float32 if dtypes.float32 in row.dtypes else row.dtypes[0]
+
+
+def examples_of(row: OpRow, case: Case, size: int) -> list[list[Array]]:
+    """Of each operand an array an example."""
+    sets = [row.operands(case, True, number) for number in range(size)]
+    return [list(each) for each in zip(*sets, strict=True)]
+
+
+def chosen(
+    examples: Sequence[list[Array]], axes: Sequence[Axis]
+) -> list[Array | list[Array]]:
+    """The operands: the first example's where there is no axis."""
+    pairs = zip(examples, axes, strict=True)
+    return [each[0] if axis is None else each for each, axis in pairs]
 
 
 def check(

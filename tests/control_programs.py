@@ -34,6 +34,7 @@ from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.types import U32
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
+from poot.vulkan.memory import DeviceBuffer
 
 WORDS = 24
 # What a word becomes: a number; the sum with another, or with a number; the remainder
@@ -127,11 +128,13 @@ class Words:
         )
 
 
-def simulate(program: Program, given: Sequence[int]) -> tuple[list[int], list[int]]:
+def simulate(
+    program: Program, given: Sequence[int] = ()
+) -> tuple[list[int], list[int]]:
     """The arena's words and those of the state at the end."""
     memory = {
         Space.ARENA: [0] * (WORDS + 1),
-        Space.STATE: list(given),
+        Space.STATE: [*given, 0, 0, 0, 0][:4],
         Space.RESULT: [0] * WORDS,
     }
 
@@ -170,7 +173,7 @@ def simulate(program: Program, given: Sequence[int]) -> tuple[list[int], list[in
 
 
 def run(
-    device: Device, program: Program, given: Sequence[int] = (0, 0, 0, 0)
+    device: Device, program: Program, given: Sequence[int] = ()
 ) -> tuple[list[int], list[int]]:
     """What a device makes of a program, in the second of two calls."""
     executable = Executable(device, program)
@@ -181,12 +184,16 @@ def run(
 
 
 def call(
-    device: Device, executable: Executable, given: Sequence[int]
+    device: Device, executable: Executable, given: Sequence[int] = ()
 ) -> tuple[list[int], list[int]]:
-    held = device.upload(np.array(given, np.uint32))
-    results, _ = executable.call([held])
+    results, _ = executable.call([held(device, *given)])
     words, states = (words_of(device, result) for result in results)
     return words, states
+
+
+def held(device: Device, *given: int) -> DeviceBuffer:
+    """A state of four words that begins with those given."""
+    return device.upload(np.array([*given, 0, 0, 0, 0][:4], np.uint32))
 
 
 def words_of(device: Device, buffer: Any) -> list[int]:

@@ -259,7 +259,9 @@ class _Reader:
         for operand, span, address in zip(
             node.kernel.operands, node.operands, addresses, strict=True
         ):
-            right = self._is_cell if operand.indirect else self._is_place
+            # Of an operand in the arena it is the place of an entry there, if anything.
+            in_table = operand.indirect and span.space in TABLE_SPACES
+            right = self._is_cell if in_table else self._is_place
             _demand(right(span, address), f"operand {operand.name} elsewhere", node)
 
     def _addresses(self, raw: bytes, node: Dispatch) -> list[int]:
@@ -275,18 +277,12 @@ class _Reader:
         return np.frombuffer(raw, "<u8").tolist()[node.kernel.uses_metadata :]
 
     def _is_cell(self, span: BufferRange, address: int) -> bool:
-        """Whether a cell of the table is for a range, and holds its address if known.
-
-        Those of the caller's buffers are written at the call.
-        """
+        """Whether a cell of the table is for a range; its address comes at the call."""
         cell, rest = divmod(address - self._context.memory.address, 8)
         entries = self._recorder._plan.entries
         if rest or not 0 <= cell < len(entries):
             return False
-        known = span.space in TABLE_SPACES or self._is_place(
-            span, self._context.table[cell]
-        )
-        return entries[cell] == (place_of(span), span.offset) and known
+        return entries[cell] == (place_of(span), span.offset)
 
     def _is_place(self, span: BufferRange, address: int) -> bool:
         places: Mapping[Place, tuple[DeviceBuffer, int]] = self._places

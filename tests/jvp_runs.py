@@ -39,8 +39,8 @@ def pushed(
     op: Op, primals: Sequence[Numbers], tangents: Sequence[Numbers | None]
 ) -> list[Numbers | None]:
     """The tangents of the results by the rule, whose types are checked."""
-    arrays = [Array.from_numpy(x, False) for x in primals]
-    moved = [None if t is None else Array.from_numpy(t, False) for t in tangents]
+    arrays = [Array.from_numpy(x) for x in primals]
+    moved = [None if t is None else Array.from_numpy(t) for t in tangents]
     results, made = jvp[op.key](op, arrays, moved)
     expected = results_of(op, arrays)
     assert len(made) == len(results) == len(expected)

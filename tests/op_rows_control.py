@@ -166,10 +166,10 @@ def _cond_cases(dtype: DType) -> list[Case]:
 def _counted_cases(dtype: DType) -> list[Case]:
     cases = []
     for case in _scan_cases(dtype):
-        for eqn in opened(case.op, case.types).eqns:
+        graph = opened(case.op, case.types)
+        for eqn in graph.eqns:
             if isinstance(eqn.op, CountedLoop):
-                const, *carries, xs = case.types
-                types = (*carries, _COUNTER, const, xs)
+                types = tuple(graph.type(operand) for operand in eqn.inputs)
                 cases.append(Case(eqn.op, types))
     return cases
 
@@ -177,8 +177,9 @@ def _counted_cases(dtype: DType) -> list[Case]:
 def _counted(
     op: CountedLoop, a: Array, b: Array, count: Array, word: Array, *fixed: Array
 ) -> tuple[Array, ...]:
-    const, xs = fixed
+    """States, those that ys are among too, then the ys that are stacked."""
     scan = Scan(op.body, op.trips, 1, 3, op.reverse)
+    const, xs = fixed
     *carries, ys, counts, found = _scan(scan, const, a, b, count, xs)
     return (*carries, word if word else found, ys, counts)
 
@@ -226,9 +227,9 @@ def _switch(op: Switch, index: Array, a: Array, b: Array) -> tuple[Array, ...]:
 
 
 def _needs_int64(case: Case) -> bool:
-    """An iteration at all, or a choice, of 64-bit integers."""
-    runs = not isinstance(case.op, Scan) or case.op.length > 0
-    return runs and case.touches(dtypes.int64, dtypes.uint64)
+    """Its values are 64-bit integers, and some of them have elements."""
+    wide = (dtypes.int64, dtypes.uint64)
+    return any(type.size and type.dtype in wide for type in case.types)
 
 
 ROWS = [

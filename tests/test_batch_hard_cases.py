@@ -31,7 +31,7 @@ from poot.core.ops.shape import Broadcast, Concat, Iota, Pad, Reshape, Transpose
 from poot.core.ops.sort import Sort
 from poot.core.types import TensorType
 from poot.interpreters.batch.rules import batch
-from tests.batch_runs import Operand, axes_of, check
+from tests.batch_runs import Operand, axes_of, check, chosen
 from tests.numerics import Array, rng_of
 
 SIZE = 3
@@ -50,7 +50,7 @@ def listed(*examples: Any, dtype: Any = np.int32) -> Examples:
     return [np.array(example, dtype) for example in examples]
 
 
-def check_all(op: Op, *operands: Examples | Scalar, most: int = 60) -> None:
+def check_all(op: Op, *operands: Examples | Scalar, most: int = 40) -> None:
     """Many choices of batched operands and axes; Scalars are never batched."""
     ranks = [None if isinstance(x, Scalar) else x[0].ndim for x in operands]
     for axes in axes_of(ranks, most, str(op)):
@@ -230,11 +230,6 @@ def axes_for(*shapes):
     """Axes of operands of these shapes, at least one of them batched."""
     each = [st.sampled_from([None, *range(len(shape) + 1)]) for shape in shapes]
     return st.tuples(*each).filter(lambda axes: any(a is not None for a in axes))
-
-
-def chosen(operands, axes):
-    pairs = zip(operands, axes, strict=True)
-    return [x[0] if axis is None else x for x, axis in pairs]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64])

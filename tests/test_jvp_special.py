@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mpmath
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from poot.core import dtypes
-from poot.core.dtypes import DType
+from poot.core.dtypes import DType, Scalar
 from poot.core.errors import NoDerivativeError
 from poot.core.op import Op
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
@@ -32,6 +33,7 @@ from poot.core.ops.scatter import (
 )
 from poot.core.ops.window import ReduceWindow, WindowOp
 from poot.interpreters.array import Array
+from poot.interpreters.derivatives import jvp as derivative
 from poot.interpreters.jvp.rules import jvp
 from tests.jvp_runs import (
     Application,
@@ -49,6 +51,10 @@ pytestmark = pytest.mark.usefixtures("on_the_oracle")
 
 def floats(*values: Any) -> Numbers:
     return np.array(values, np.float32)
+
+
+def literal(x: float) -> Scalar:
+    return Scalar.of(x, dtypes.float32)
 
 
 def slopes(op: Op, *operands: Numbers) -> list[Numbers]:
@@ -167,10 +173,67 @@ def test_power_where_base_or_exponent_is_0() -> None:
     assert by_base.tolist() == [0, 1, 0, 0, INF]
     assert by_exponent.tolist() == [0, 0, 0, 0, 0]
     for power, wanted in ((0, 0), (1, 1), (2, 0), (3, 0), (-1, -INF)):
-        x, t = (Array.from_numpy(floats(v), False) for v in (0, 1))
-        literal = dtypes.Scalar.of(power, dtypes.float32)
-        _, (tangent,) = jvp[Binary[_B.POW]](Binary(_B.POW), (x, literal), (t, None))
+        x, t = (Array.from_numpy(floats(v)) for v in (0, 1))
+        operands = (x, literal(power))
+        _, (tangent,) = jvp[Binary[_B.POW]](Binary(_B.POW), operands, (t, None))
         assert tangent is not None and tangent.numpy().tolist() == [wanted]
+
+
+def scalar(x: float) -> Array:
+    return Array.from_numpy(np.array(float(x)))
+
+
+def second(op: Op, *operands: float) -> list[list[float]]:
+    """The second derivatives of an op of f64 scalars."""
+    xs = tuple(scalar(x) for x in operands)
+    ways = [tuple(scalar(number) for number in row) for row in np.eye(len(xs))]
+
+    def along(way: tuple[Array, ...]) -> Callable[..., Any]:
+        return lambda *xs: derivative(op.bind, xs, way)[1]
+
+    return [
+        [derivative(along(one), xs, other)[1].item() for one in ways] for other in ways
+    ]
+
+
+@pytest.mark.parametrize("member", [m for m in BinaryOp if m in BINARY_POINTS])
+@pytest.mark.parametrize("place", [0, 1])
+def test_literals(member: BinaryOp, place: int) -> None:
+    """A literal as an operand means what an array of no axes does."""
+    op, x = Binary(member), Array.from_numpy(floats(1.5, -2, 0.25))
+    for number in (0.0, 0.5, 3.0):
+        tangents = []
+        for given in (Array.from_numpy(floats(number)[0, ...]), literal(number)):
+            operands, moved = [x, x], [x, x]
+            operands[place], moved[place] = given, None
+            _, (tangent,) = jvp[op.key](op, operands, moved)
+            tangents.append(None if tangent is None else tangent.numpy())
+        np.testing.assert_array_equal(*tangents)
+
+
+def test_second_derivatives_of_powers() -> None:
+    power = Binary(_B.POW)
+    for exponent, wanted in ((0, 0), (1, 0), (2, 2), (3, 0)):
+        assert second(power, 0, exponent)[0][0] == wanted
+    np.testing.assert_allclose(
+        second(power, 2, 0), [[0, 0.5], [0.5, np.log(2) ** 2]], 1e-15, 1e-15
+    )
+
+
+@pytest.mark.parametrize(
+    "op", [Reduce(ReduceOp.PROD, 0), Cumulative(CumulativeOp.PROD, 0)], ids=str
+)
+def test_second_derivatives_of_products_of_zeros(op: Op) -> None:
+    """Each is the product of all elements but two."""
+    x = np.array([2.0, 0.0, 3.0, 0.0])
+    for places in itertools.combinations(range(4), 2):
+        one, other = (Array.from_numpy(np.eye(4)[place]) for place in places)
+
+        def first(x: Any, one: Array = one) -> Any:
+            return derivative(op.bind, (x,), (one,))[1]
+
+        _, found = derivative(first, (Array.from_numpy(x),), (other,))
+        assert np.ravel(found.numpy())[-1] == np.delete(x, places).prod()
 
 
 def test_hypot_and_atan2_do_not_overflow() -> None:

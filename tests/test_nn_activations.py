@@ -14,7 +14,7 @@ import poot
 import poot.nn
 from poot.core.errors import DTypeError, ShapeError
 from tests import trap_executors
-from tests.nn_against_jax import Function, against_jax, dispatches, normal
+from tests.nn_against_jax import Function, against_jax, dispatches, jax_jit, normal
 from tests.numerics import assert_close, assert_same_bits
 from tests.trap_executors import INF, NAN, check, f32, leaves
 
@@ -53,7 +53,7 @@ def _all_of(nn: Any) -> Function:
 def test_values(dtype: Any) -> None:
     """All of them in one kernel; in f32 also op by op, to the same bits."""
     x = np.array([*np.linspace(-11, 11, 177), *SPECIAL], np.float32).astype(dtype)
-    wanted = jax.jit(_all_of(jax.nn))(x)
+    wanted = jax_jit(_all_of(jax.nn))(x)
     found = poot.jit(_all_of(poot.nn))(x)
     for name, one, right in zip(ACTIVATIONS, found, wanted, strict=True):
         assert_close(one, np.asarray(right), LIMIT, name, floor=FLOORS.get(name, 1.0))

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from poot.core.errors import LoweringError
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.program import BufferRange, Copy, Program, Space
+from poot.lowering.program import Branch, BufferRange, Copy, Loop, Program, Space
+from poot.vulkan._vk import ffi
+from poot.vulkan.commands import Poll, Repeat, Step, Submit
 from poot.vulkan.context import Context, ContextRecorder
 from poot.vulkan.device import Device
 from poot.vulkan.emit import Emitter
 from poot.vulkan.executable import Executable
+from poot.vulkan.replay import make_ready
 from tests import vulkan_programs
+from tests.control_programs import MOD, Words, arena
 from tests.emitted_commands import (
     Bind,
     BufferCopy,
     Call,
+    Edge,
     EmissionFault,
+    IndirectLaunch,
     Launch,
     MemoryBarrier,
     Push,
     check_emitted,
+    check_steps,
     watch,
 )
 from tests.vulkan_programs import chain_program, checked_program
@@ -43,10 +51,30 @@ def copied_program(info: DeviceInfo) -> Program:
     return replace(program, body=body)
 
 
+def looping_program(info: DeviceInfo) -> Program:
+    words = Words(info)
+    copy = Copy(arena(1), arena(2))
+    return words.program([Loop(9, (words.bump(0), words.add(1, 0), copy))])
+
+
+def choosing_program(info: DeviceInfo) -> Program:
+    words = Words(info)
+    choice = words.op(MOD, arena(9), 2, arena(0))
+    return words.program([choice, Branch(arena(9), ((words.bump(1),), ()))])
+
+
+def polling_program(info: DeviceInfo) -> Program:
+    words = Words(info)
+    return words.program([words.while_below(10, 11, 3, [words.bump(0)])])
+
+
 PROGRAMS: dict[str, Callable[[DeviceInfo], Program]] = {
     "chain": lambda info: chain_program(info, 100, 5),
     "copies": copied_program,
     "witness": checked_program,
+    "loop": looping_program,
+    "branch": choosing_program,
+    "while": polling_program,
 }
 
 
@@ -66,6 +94,8 @@ def emitted(
         seen.append((self, context, [each.calls for each in watched]))
 
     monkeypatch.setattr(ContextRecorder, "record", recorded)
+    # So that there is a unit of iterations that is submitted again and again.
+    monkeypatch.setattr("poot.vulkan.recorder._UNIT_COMMANDS", 6)
     executable = Executable(device, PROGRAMS[request.param](device.info))
     yield seen[0]
     executable.close()
@@ -94,7 +124,7 @@ def put(calls: Calls, buffer: int, number: int, *instead: Call) -> Calls:
 
 def test_a_call_left_out_or_made_twice(emitted: tuple[Any, Any, Calls]) -> None:
     recorder, context, calls = emitted
-    for kind in (Bind, Push, Launch, BufferCopy, MemoryBarrier):
+    for kind in (Bind, Push, Launch, IndirectLaunch, BufferCopy, MemoryBarrier):
         # Binding is done once for launches of one pipeline, so twice does no harm.
         copies = (0,) if kind in (Bind, Push) else (0, 2)
         for buffer, number, call in places(calls, kind):
@@ -129,6 +159,12 @@ def test_work_at_another_place(emitted: tuple[Any, Any, Calls]) -> None:
 
     for buffer, number, call in places(calls, Launch):
         refused(buffer, number, Launch((call.grid[0] + 1, *call.grid[1:])))
+    for buffer, number, call in places(calls, IndirectLaunch):
+        refused(buffer, number, Launch((1, 1, 1)))
+        refused(buffer, number, replace(call, offset=call.offset + 16))
+        refused(buffer, number, replace(call, buffer=call.buffer + 1))
+    for buffer, number, call in places(calls, Edge):
+        refused(buffer, number, replace(call, usage=call.usage ^ 4))
     for buffer, number, call in places(calls, Bind):
         refused(buffer, number, Bind(call.pipeline + 1))
     for buffer, number, call in places(calls, BufferCopy):
@@ -148,3 +184,37 @@ def test_work_at_another_place(emitted: tuple[Any, Any, Calls]) -> None:
 def uses_metadata(recorder: ContextRecorder) -> bool:
     (used,) = {node.kernel.uses_metadata for node in recorder._dispatches}
     return used
+
+
+def other_steps(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """The steps with one thing changed, in each way."""
+    yield steps[1:]
+    for number, step in enumerate(steps):
+        changed: list[Step] = []
+        if isinstance(step, Submit):
+            changed.append(Submit(step.buffers[1:]))
+            changed.append(Submit((*step.buffers[:-1], step.buffers[-1] ^ 1)))
+        elif isinstance(step, Repeat):
+            changed.append(replace(step, trips=step.trips + 1))
+            changed += [replace(step, steps=s) for s in other_steps(step.steps)]
+        elif isinstance(step, Poll):
+            changed.append(replace(step, word=step.word + 4))
+            first, *others = step.batches
+            changed += [
+                replace(step, batches=(batch, *others)) for batch in other_steps(first)
+            ]
+        for each in changed:
+            yield *steps[:number], each, *steps[number + 1 :]
+
+
+def test_submissions_are_the_steps(emitted: tuple[Any, Any, Calls]) -> None:
+    recorder, _, calls = emitted
+    steps = recorder._commands.steps
+    handles = list(range(100, 100 + len(calls)))
+    # What a context submits are its own command buffers, whatever their handles are.
+    queue: Any = SimpleNamespace(semaphore_pointer=ffi.new("VkSemaphore[1]"))
+    ready = make_ready(steps, queue, handles)
+    check_steps(steps, ready, handles)
+    for other in other_steps(steps):
+        with pytest.raises((EmissionFault, IndexError)):
+            check_steps(other, ready, handles)

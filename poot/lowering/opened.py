@@ -28,6 +28,7 @@ from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, Switch
 from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Broadcast, Reshape
 from poot.core.types import Storage, TensorType
+from poot.lowering.plan.layout import ALIGNMENT
 
 
 def opened(op: ControlOp, types: Sequence[TensorType]) -> Graph:
@@ -60,6 +61,12 @@ class _Maker(Builder):
     def same(self, operand: ValueId) -> ValueId:
         """What an operand holds, as a computed value."""
         (out,) = self.emit(Broadcast(self.type(operand).shape), (operand,))
+        return out
+
+    def copied(self, value: ValueId) -> ValueId:
+        """The same elements, by an equation that fuses with those that make them."""
+        truth = Scalar.of(True, dtypes.bool_)
+        (out,) = self.emit(Select(), (truth, value, value))
         return out
 
     def filled(self, type: TensorType) -> ValueId:
@@ -117,38 +124,72 @@ def _opened_scan(op: Scan, types: Sequence[TensorType]) -> Graph:
     operands = outer.inputs(types)
     consts, carries = operands[: op.consts], operands[op.consts : fixed]
     words = [_number(0)] * len(op.witnesses)
-    body = _scan_body(op, types)
-    fresh = len(op.body.results) - op.carries
-    loop = CountedLoop(body, op.length, fresh, op.reverse)
-    outs = outer.emit(loop, (*carries, *words, *consts, *operands[fixed:]))
+    xs = operands[fixed:]
+    blocks = [x for x in xs if not _moves_along(outer.type(x))]
+    rows = [x for x in xs if _moves_along(outer.type(x))]
+    stacked = op.infer(*types)[op.carries : op.carries + _stacked_count(op)]
+    fresh = sum(not _moves_along(type, stored=True) for type in stacked)
+    loop = CountedLoop(_scan_body(op, types), op.length, len(rows), fresh, op.reverse)
+    outs = outer.emit(loop, (*carries, *words, *consts, *blocks, *rows))
     started = op.carries + len(words)
-    for out in (*outs[: op.carries], *outs[started:], *outs[op.carries : started]):
+    updated, given = (
+        iter(outs[started : started + fresh]),
+        iter(outs[started + fresh :]),
+    )
+    ys = [
+        next(given if _moves_along(type, stored=True) else updated) for type in stacked
+    ]
+    for out in (*outs[: op.carries], *ys, *outs[op.carries : started]):
         outer.result(out)
     return outer.finish()
 
 
+def _stacked_count(op: Scan) -> int:
+    return len(op.body.results) - op.carries
+
+
+def _moves_along(type: TensorType, *, stored: bool = False) -> bool:
+    """Whether the rows of a tensor stand at addresses that kernels can take as such.
+
+    Kernels store whole words, and load 16 bytes at a time.
+    """
+    row_bytes = type.size_bytes // type.shape[0]
+    return row_bytes > 0 and row_bytes % (4 if stored else ALIGNMENT) == 0
+
+
 def _scan_body(op: Scan, types: Sequence[TensorType]) -> Graph:
-    """Index, carries, words, ys as state, consts and xs."""
+    """Index; carries, words and some ys as state; consts and some xs; rows of xs."""
     fixed = op.consts + op.carries
     inner = _Maker()
     index = inner.input(INDEX)
     carries = inner.inputs(types[op.consts : fixed], Storage.STATE)
     words = inner.inputs([INDEX] * len(op.witnesses), Storage.STATE)
-    ys = inner.inputs(
-        [
-            TensorType((op.length, *type.shape), type.dtype)
-            for type in op.body.result_types[op.carries :]
-        ],
-        Storage.STATE,
-    )
+    stacked = op.infer(*types)[op.carries : op.carries + _stacked_count(op)]
+    ys = [
+        None if _moves_along(type, stored=True) else inner.input(type, Storage.STATE)
+        for type in stacked
+    ]
     consts = inner.inputs(types[: op.consts])
-    elements = [inner.element(x, index) for x in inner.inputs(types[fixed:])]
+    blocks = [
+        None if _moves_along(type) else inner.input(type) for type in types[fixed:]
+    ]
+    elements = [
+        inner.input(TensorType(type.shape[1:], type.dtype))
+        if block is None
+        else inner.element(block, index)
+        for block, type in zip(blocks, types[fixed:], strict=True)
+    ]
     known = inner.inline(op.body, [*consts, *carries, *elements])
     made = [known[value] for value in op.body.results]
     for carry, following in zip(carries, made[: op.carries], strict=True):
         inner.state_next(carry, following)
-    for stacked, y in zip(ys, made[op.carries :], strict=True):
-        inner.state_next(stacked, inner.with_element(stacked, index, y))
+    # What stands somewhere else already, so that a row of it is a copy.
+    placed = {*carries, *consts, *elements, *made[: op.carries]}
+    for stack, y in zip(ys, made[op.carries :], strict=True):
+        if stack is None:
+            inner.result(inner.copied(y) if y in placed else y)
+        else:
+            inner.state_next(stack, inner.with_element(stack, index, y))
     if words:
         position = inner.plus_one(index)
         for word, failed in zip(words, inner.words(known, op.body), strict=True):

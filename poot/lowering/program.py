@@ -33,7 +33,8 @@ class KernelOperand:
     name: str
     access: Access
     # False: the push constant holds the address. True: it holds the address of an
-    # entry of the address table, and the entry holds the address.
+    # entry, and the entry holds the address. Entries stand in the address table, but
+    # for an operand in the arena: its range is the entry, which a loop moves along.
     indirect: bool = False
 
 
@@ -79,10 +80,15 @@ class Space(enum.Enum):
     SLOT = "slot"  # a few bytes that the host writes a call; offset in the slot block
     WITNESS = "witness"  # words that the host reads after a call; offset in the packet
     ARENA = "arena"  # scratch, shared by all replays of the executable
+    # Row i of another buffer, i counted by a loop; index = cursor number. Only plans in
+    # the making have it: nodes name the buffer and the word where the address stands.
+    ROW = "row"
 
 
 # Spaces whose address changes from call to call, so that it goes through the table.
 TABLE_SPACES = frozenset({Space.ARGUMENT, Space.RESULT, Space.STATE})
+# Spaces whose address a kernel loads from an entry, of the table or of the arena.
+INDIRECT_SPACES = TABLE_SPACES | {Space.ROW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +119,8 @@ class Dispatch:
     """One launch of a kernel.
 
     `operands[i]` is the buffer whose address operand i gets (its range begins at the
-    address). `reads` and `writes` are the byte ranges that the launch may touch, which
-    barriers and the race checker go by.
+    address), or the entry of the arena that holds it. `reads` and `writes` are the byte
+    ranges that the launch may touch, which barriers and the race checker go by.
     """
 
     kernel: Kernel

@@ -1,9 +1,10 @@
-"""JAX's nn: activations, softmax, normalizations, attention and losses.
+"""JAX's nn: activations, softmax, normalizations, attention, losses, initializers.
 
 Functions of arrays only: nothing keeps parameters. Names and meanings are jax.nn's, and
 optax' where jax.nn has none; normalizations and `rope` are poot's own.
 """
 
+from poot.nn import initializers
 from poot.nn._activations import (
     celu,
     elu,
@@ -77,6 +78,7 @@ __all__ = [
     "hinge_loss",
     "huber_loss",
     "identity",
+    "initializers",
     "kl_divergence",
     "kl_divergence_with_log_targets",
     "l2_loss",

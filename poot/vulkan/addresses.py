@@ -82,7 +82,7 @@ def _operands(dispatch: Dispatch) -> Iterator[tuple[bool, BufferRange]]:
                 f"kernel {kernel.name}: operand {operand.name} is {span}, whose "
                 "address changes from call to call, so that it must be indirect"
             )
-        yield operand.indirect, span
+        yield span.space in TABLE_SPACES, span
 
 
 class Resolver:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
-from poot.core.equation import Operand, ValueId
+from poot.core.equation import ValueId
 from poot.core.errors import OperandCountError, OutputError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.op import register
@@ -32,6 +32,8 @@ class StateLoop(ControlOp):
 
     body: Graph
     composite: ClassVar[bool] = True
+    # Whether the results of the body are stacked.
+    stacks: ClassVar[bool] = False
 
     @property
     def regions(self) -> tuple[Graph, ...]:
@@ -57,7 +59,7 @@ class StateLoop(ControlOp):
         return {pair.input: pair.value for pair in self.body.state}
 
     def _check_body(self, given: int) -> None:
-        """Raise unless the inputs stand in their order and all outputs are states."""
+        """Raise unless inputs stand in their order and outputs are of their kinds."""
         storages = [self.body.values[v].storage for v in self.body.inputs]
         states = len(self.states)
         rest = len(storages) - given - states
@@ -67,9 +69,15 @@ class StateLoop(ControlOp):
                 f"{self.name}: the body takes {given} device inputs, its states, then "
                 f"device inputs; given {', '.join(s.value for s in storages)}"
             )
-        if len(self.body.state) != len(self.body.outputs):
+        results = len(self.body.results)
+        if results and not self.stacks:
             raise OutputError(
-                f"{self.name}: the body has outputs that are no next states"
+                f"{self.name}: the body gives {results} results; takes next states only"
+            )
+        if len(self.body.state) + results != len(self.body.outputs):
+            raise OutputError(
+                f"{self.name}: the body has exports or witnesses; takes results and "
+                "next states only"
             )
 
     def _check_operands(
@@ -95,15 +103,19 @@ class CountedLoop(StateLoop):
     """Run `body` `trips` times.
 
     The loop gives the body an i32 scalar, the index of the iteration: 0 to trips - 1,
-    or down with `reverse`. Operands: the initial states, then the device inputs. The
-    last `fresh` states have no operand: the iterations overwrite all of them, and
-    nobody reads an element before.
+    or down with `reverse`; and as its last inputs the rows of that index of the last
+    `rows` operands. Operands: the initial states, the device inputs, then the tensors
+    of rows. The last `fresh` states have no operand: the iterations overwrite all of
+    them, and nobody reads an element before. Results: the last states, then what the
+    body gives in each iteration, stacked.
     """
 
     trips: int
+    rows: int = 0
     fresh: int = 0
     reverse: bool = False
     name: ClassVar[str] = "counted_loop"
+    stacks: ClassVar[bool] = True
 
     @property
     def started(self) -> int:
@@ -116,40 +128,49 @@ class CountedLoop(StateLoop):
             raise TypeMismatchError(
                 f"{self.name}: the index is {types[0]}, takes {INDEX}"
             )
-        consts = types[1 + len(states) :]
-        self._check_operands(operands, (*states[: self.started], *consts))
-        return states
+        end = len(types) - self.rows
+        wanted = (*states[: self.started], *types[1 + len(states) : end])
+        stacked = tuple(self._stacked(type) for type in types[end:])
+        self._check_operands(operands, (*wanted, *stacked))
+        return (*states, *(self._stacked(type) for type in self.body.result_types))
+
+    def _stacked(self, type: TensorType) -> TensorType:
+        return TensorType((self.trips, *type.shape), type.dtype)
 
     def decompose(self) -> Graph:
-        """A Scan over the numbers of the iterations; fresh states begin as zeros."""
-        types = self._state_types()
-        started = self.started
-        consts = self.body.input_types[1 + len(types) :]
+        """A Scan, over the numbers of the iterations too; fresh states are zeros."""
+        states, types = self._state_types(), self.body.input_types
+        consts = types[1 + len(states) : len(types) - self.rows]
         builder = Builder(composites=True)
-        initial: list[Operand] = [builder.input(type) for type in types[:started]]
+        initial = [builder.input(type) for type in states[: self.started]]
         others = [builder.input(type) for type in consts]
-        for type in types[started:]:
+        xs = [
+            builder.input(self._stacked(type))
+            for type in types[len(types) - self.rows :]
+        ]
+        for type in states[self.started :]:
             zero = Scalar.of(0, type.dtype)
             initial += builder.emit(Broadcast(type.shape), (zero,))
         (indices,) = builder.emit(Iota(dtypes.int32, (self.trips,), 0), ())
         scan = Scan(
-            self._step(), self.trips, len(consts), len(types), reverse=self.reverse
+            self._step(), self.trips, len(consts), len(states), reverse=self.reverse
         )
-        for out in builder.emit(scan, (*others, *initial, indices)):
+        for out in builder.emit(scan, (*others, *initial, indices, *xs)):
             builder.result(out)
         return builder.finish()
 
     def _step(self) -> Graph:
-        """The body of the Scan: consts, states and the index to the next states."""
+        """The body of the Scan: consts, states, the index, rows."""
         index, *inputs = self.body.inputs
-        count = len(self.states)
+        count, end = len(self.states), len(inputs) - self.rows
+        ordered = [*inputs[count:end], *inputs[:count], index, *inputs[end:]]
         builder = Builder(composites=True)
-        given = {v: builder.input(self.body.type(v)) for v in inputs[count:]}
-        given |= {v: builder.input(self.body.type(v)) for v in inputs[:count]}
-        given[index] = builder.input(INDEX)
+        given = {value: builder.input(self.body.type(value)) for value in ordered}
         known = builder.inline(self.body, [given[v] for v in self.body.inputs])
         for state in self.states:
             builder.result(known[self.next_values[state]])
+        for value in self.body.results:
+            builder.result(known[value])
         return builder.finish()
 
 

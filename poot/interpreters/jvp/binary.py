@@ -6,10 +6,9 @@ tangent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from poot.core.dtypes import Scalar
 from poot.core.errors import NoDerivativeError
@@ -98,12 +97,13 @@ Slope = Callable[[Any, Any, Any], Any]
 
 
 def _power_by_base(a: Any, b: Any, y: Any) -> Any:
-    """b a^(b-1), and 0 for exponents of 0, where the power is 1 all over."""
+    """b a^(b-1), and 0 for exponents of 0 of a base of 0 too."""
     if isinstance(b, Scalar):
-        lower = like(b, b.value - 1 if b.value else 0)
-        return mul(binary(_B.POW, a, lower), b)
-    slope = mul(binary(_B.POW, a, sub(b, like(b, 1))), b)
-    return _constant_where(b, 0, 0, slope)
+        lower: Any = like(b, b.value - 1 if b.value else 0)
+    else:
+        is_zero = binary(_B.AND, *(compare(_C.EQ, x, like(x, 0)) for x in (a, b)))
+        lower = select(is_zero, like(b, 0), sub(b, like(b, 1)))
+    return mul(binary(_B.POW, a, lower), b)
 
 
 def _power_by_exponent(a: Any, b: Any, y: Any) -> Any:
@@ -131,7 +131,7 @@ def _angle(a: Any, b: Any, y: Any) -> Any:
 
 def _leg(a: Any, b: Any, y: Any) -> Any:
     """a / y; what JAX gives where that is 0 / 0 or may be inf / inf."""
-    finite = _constant_where(y, np.inf, 0, div(a, y))
+    finite = _constant_where(y, math.inf, 0, div(a, y))
     return _constant_where(y, 0, 0.5, finite)
 
 

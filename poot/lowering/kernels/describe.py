@@ -64,7 +64,7 @@ from poot.lowering.kernels.region import (
 from poot.lowering.kernels.shapes import axis_runs, common_groups, walked_as_one
 from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.plan.state import ELEMENTWISE
-from poot.lowering.program import TABLE_SPACES, BufferRange
+from poot.lowering.program import INDIRECT_SPACES, BufferRange
 
 _CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota, Threefry2x32)
 # Small floats change form when they are loaded; where they only move, they need not.
@@ -212,12 +212,12 @@ class _Describer:
                 self._refs[value],
                 self._dtype(out.dtype),
                 alignment_of(out),
-                out.range.space in TABLE_SPACES,
+                out.range.space in INDIRECT_SPACES,
             )
             for value, out in zip(body.results, outs, strict=True)
         )
         region = Region(
-            tuple(where.space in TABLE_SPACES for where in self._buffers),
+            tuple(where.space in INDIRECT_SPACES for where in self._buffers),
             tuple(self.sources),
             tuple(self.steps),
             targets,
@@ -248,7 +248,7 @@ class _Describer:
     def describe_values(self) -> tuple[Described, dict[ValueId, Ref]]:
         self._take_steps(needed_values(self.body))
         region = Region(
-            tuple(where.space in TABLE_SPACES for where in self._buffers),
+            tuple(where.space in INDIRECT_SPACES for where in self._buffers),
             tuple(self.sources),
             tuple(self.steps),
             (),

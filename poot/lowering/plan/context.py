@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
@@ -15,10 +16,10 @@ from poot.core.ops.shape import Broadcast
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.frame import Frame
-from poot.lowering.plan.layout import Layout, View, padded
+from poot.lowering.plan.layout import ALIGNMENT, Layout, View, padded
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import (
-    TABLE_SPACES,
+    INDIRECT_SPACES,
     BufferRange,
     Copy,
     Dispatch,
@@ -27,6 +28,16 @@ from poot.lowering.program import (
     Space,
 )
 from poot.lowering.spirv.grid import fold_grid
+
+_WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where the address of a row stands that a loop moves along, and all the rows."""
+
+    entry: BufferRange
+    rows: BufferRange
 
 
 class PlanContext:
@@ -50,6 +61,8 @@ class PlanContext:
         # In how many bodies of loops and branches each of them stands.
         self.arena_depths: list[int] = []
         self.depth = 0
+        # Of the rows that loops move along.
+        self.cursors: list[Cursor] = []
         self.label = ""
         # Of the equation that is being planned.
         self.index = 0
@@ -68,6 +81,7 @@ class PlanContext:
         """A plan of a sub-graph, whose scratch is of the same arena."""
         ctx = PlanContext(graph, self.info, self.generic, frame.homes, frame.stored)
         ctx.arena, ctx.arena_depths = self.arena, self.arena_depths
+        ctx.cursors = self.cursors
         ctx.depth = self.depth + deeper
         return ctx
 
@@ -155,8 +169,8 @@ class PlanContext:
     # --- launches -----------------------------------------------------------
 
     def indirect(self, view: View) -> bool:
-        """Whether a kernel gets the address of `view` through the address table."""
-        return view.range.space in TABLE_SPACES
+        """Whether a kernel gets the address of `view` from an entry."""
+        return view.range.space in INDIRECT_SPACES
 
     def emit(
         self,
@@ -173,7 +187,7 @@ class PlanContext:
         """Launch `kernel` over `groups` workgroups.
 
         Without `reads` and `writes` an operand counts as touched from its first to its
-        last element, out to whole 16 bytes.
+        last element, out to whole 16 bytes. Of rows all that there are count.
         """
         ranges = tuple(o.range if isinstance(o, View) else o for o in operands)
         self._check_launch(kernel, ranges)
@@ -183,23 +197,42 @@ class PlanContext:
             reads = [t for t, a in zip(touched, access, strict=True) if a.reads]
         if writes is None:
             writes = [t for t, a in zip(touched, access, strict=True) if a.writes]
+        entries = [self.entry(where) for where in ranges if where.space is Space.ROW]
         self.nodes.append(
             Dispatch(
                 kernel,
-                ranges,
+                tuple(map(self.entry, ranges)),
                 fold_grid(groups, self.info.max_workgroup_count),
                 tuple(metadata),
-                tuple(dict.fromkeys(reads)),
-                tuple(dict.fromkeys(writes)),
+                tuple(dict.fromkeys([*map(self._whole, reads), *entries])),
+                tuple(dict.fromkeys(map(self._whole, writes))),
                 label or self.label,
                 flops,
             )
         )
 
+    def entry(self, where: BufferRange) -> BufferRange:
+        """The range itself, or that of the entry which holds the address of a row."""
+        return self.cursors[where.index].entry if where.space is Space.ROW else where
+
+    def _whole(self, where: BufferRange) -> BufferRange:
+        """The range itself, or that of all rows."""
+        return self.cursors[where.index].rows if where.space is Space.ROW else where
+
+    def row(self, rows: View, entry: BufferRange) -> View:
+        """A row of dense `rows`, whose address `entry` of the arena is to hold."""
+        shape = rows.shape[1:]
+        size = math.prod(shape) * rows.dtype.itemsize
+        self.cursors.append(Cursor(entry, self._whole(rows.touched)))
+        # What addresses are a multiple of, which the offset stands for.
+        offset = math.gcd(size, ALIGNMENT) % ALIGNMENT
+        where = BufferRange(Space.ROW, len(self.cursors) - 1, offset, size)
+        return View(where, Layout.dense(shape), rows.dtype)
+
     def _check_launch(self, kernel: Kernel, ranges: Sequence[BufferRange]) -> None:
         assert len(kernel.operands) == len(ranges), kernel.name
         for operand, where in zip(kernel.operands, ranges, strict=True):
-            assert operand.indirect == (where.space in TABLE_SPACES), (
+            assert operand.indirect == (where.space in INDIRECT_SPACES), (
                 f"{kernel.name}: operand {operand.name} in {where}"
             )
         needs = (
@@ -222,14 +255,9 @@ class PlanContext:
 
     def copy(self, source: View | Scalar, target: View, label: str = "") -> None:
         """Write the elements of `source` to the dense `target`."""
-        if isinstance(source, View) and source.layout.is_contiguous:
-            size = source.layout.size * source.dtype.itemsize
-            start = source.range.offset + source.layout.offset * source.dtype.itemsize
-            where = BufferRange(source.range.space, source.range.index, start, size)
-            into = BufferRange(
-                target.range.space, target.range.index, target.range.offset, size
-            )
-            self.nodes.append(Copy(where, into, label or self.label))
+        node = self._as_copy(source, target, label or self.label)
+        if node is not None:
+            self.nodes.append(node)
             return
         builder = Builder()
         if isinstance(source, Scalar):
@@ -238,6 +266,24 @@ class PlanContext:
         else:
             builder.result(builder.input(source.type))
             self.run(builder.finish(), [source], [target])
+
+    def _as_copy(self, source: View | Scalar, target: View, label: str) -> Copy | None:
+        """The node that copies, if a copy of neighbouring bytes will do."""
+        if isinstance(source, Scalar) or not source.layout.is_contiguous:
+            return None
+        if Space.ROW in (source.range.space, target.range.space):
+            return None
+        size = source.layout.size * source.dtype.itemsize
+        start = source.range.offset + source.layout.offset * source.dtype.itemsize
+        if self.depth:
+            # A kernel may have to do it, which copies whole words: buffers are padded.
+            unit = math.gcd(start, target.range.offset, ALIGNMENT)
+            if unit % _WORD_BYTES:
+                return None
+            size = -(-size // unit) * unit
+        where = BufferRange(source.range.space, source.range.index, start, size)
+        into = replace(target.range, size=size)
+        return Copy(where, into, label)
 
     def run(
         self, body: Graph, operands: Sequence[View | Scalar], outs: Sequence[View]

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poot.core import dtypes
-from poot.core.builder import Builder
-from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, ControlOp, Scan, While
-from poot.core.ops.elementwise import Binary, BinaryOp
 from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, StateLoop, Switch
+from poot.core.types import TensorType
+from poot.lowering.kernels.cursor import (
+    Rows,
+    advance,
+    begin,
+    cursor_bytes,
+    entry_of,
+    index_of,
+)
+from poot.lowering.kernels.describe import alignment_of
 from poot.lowering.opened import opened
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import make_inner_frame
-from poot.lowering.plan.layout import View
+from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.plan.planner import plan_equations
 from poot.lowering.plan.rules import lower
 from poot.lowering.plan.state import initial_state
@@ -36,27 +43,39 @@ def lower_control(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(CountedLoop)
 def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
-    """Plan a Loop, whose body ends with the step of the index."""
-    op = eqn.op
+    """Plan a Loop, whose body ends with the step of its cursor."""
+    op, label = eqn.op, ctx.label
     assert isinstance(op, CountedLoop)
-    label = ctx.label
-    index = ctx.scratch(INDEX)
-    first = op.trips - 1 if op.reverse else 0
-    ctx.copy(Scalar.of(first, dtypes.int32), index)
+    inputs = op.body.inputs
     places = _state_places(ctx, eqn)
-    places[op.body.inputs[0]] = index
-    body = _planned(ctx, op.body, places)
-    body.label = f"{label}: index"
-    body.run(_stepping(-1 if op.reverse else 1), [index], [index])
-    if op.trips:
-        ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
+    xs = [_contiguous(ctx, x) for x in eqn.inputs[len(eqn.inputs) - op.rows :]]
+    ys = [ctx.output(out) for out in eqn.outs[len(op.states) :]]
+    if not op.trips:
+        return
+    rows = [Rows(view) for view in (*xs, *ys)]
+    cursor = ctx.scratch(TensorType((cursor_bytes(rows),), dtypes.uint8)).range
+    ctx.label = f"{label}: cursor"
+    begin(ctx, cursor, rows, op.trips - 1 if op.reverse else 0)
+    places[inputs[0]] = View(index_of(cursor), Layout.dense(()), INDEX.dtype)
+    moving = [
+        ctx.row(each.view, entry_of(cursor, number)) for number, each in enumerate(rows)
+    ]
+    places.update(zip(inputs[len(inputs) - op.rows :], moving, strict=False))
+    body = _planned(ctx, op.body, places, moving[op.rows :])
+    if rows or op.body.uses().get(inputs[0]):
+        body.label = ctx.label
+        advance(body, cursor, rows, -1 if op.reverse else 1)
+    ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
 
 
-def _stepping(step: int) -> Graph:
-    builder = Builder()
-    operands = builder.input(INDEX), Scalar.of(step, dtypes.int32)
-    builder.result(*builder.emit(Binary(BinaryOp.ADD), operands))
-    return builder.finish()
+def _contiguous(ctx: PlanContext, operand: Operand) -> View:
+    """Where a tensor of rows stands without gaps, each at a multiple of 16 bytes."""
+    view = ctx.view(operand)
+    if isinstance(view, View) and view.layout.is_contiguous:
+        offset = view.layout.offset * view.dtype.itemsize
+        if offset % ALIGNMENT == 0 and alignment_of(view) == ALIGNMENT:
+            return view
+    return ctx.dense(operand)
 
 
 @lower.define(FlagLoop)
@@ -133,13 +152,15 @@ def _state_places(ctx: PlanContext, eqn: Eqn) -> dict[ValueId, View]:
     op = eqn.op
     assert isinstance(op, StateLoop)
     places: dict[ValueId, View] = {}
-    consts = eqn.inputs[op.started :]
+    rows = op.rows if isinstance(op, CountedLoop) else 0
+    consts = eqn.inputs[op.started : len(eqn.inputs) - rows]
+    end = len(op.body.inputs) - rows
     # Before any state is written, whose buffer may be that of a const's operand.
     for value, operand in zip(
-        op.body.inputs[len(op.body.inputs) - len(consts) :], consts, strict=True
+        op.body.inputs[end - len(consts) : end], consts, strict=True
     ):
         places[value] = _placed(ctx, operand)
-    for state, out in zip(op.states, eqn.outs, strict=True):
+    for state, out in zip(op.states, eqn.outs, strict=False):
         places[state] = _begun(ctx, eqn, out)
     return places
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from poot.core.equation import Export, Result, StateNext, ValueId, Witness
 from poot.core.graph import Graph
+from poot.core.ops.composite import Fused
 from poot.core.ops.shape import Reshape
 from poot.core.types import Storage
 from poot.lowering.plan.layout import ALIGNMENT, padded
-from poot.lowering.plan.state import can_overwrite, updated_operand
+from poot.lowering.plan.state import ELEMENTWISE, can_overwrite, updated_operand
 from poot.lowering.program import (
     BufferRange,
     ResultSpec,
@@ -109,9 +110,19 @@ class _FrameMaker:
             base = self._base(value)
             if base in inputs:
                 self.frame.early.append((base, target))
-            else:
+            elif self._stores_at(base, target):
                 self._write(base, target)
+            else:
+                self.frame.stored.add(base)
+                self.frame.late.append((base, target))
         return self.frame
+
+    def _stores_at(self, value: ValueId, target: BufferRange) -> bool:
+        """Whether what computes a value can write to a target that stands anywhere."""
+        if target.space is not Space.ROW or target.offset == 0:
+            return True
+        op = self.graph.eqns[self.definitions[value]].op
+        return isinstance(op, (Fused, *ELEMENTWISE))
 
     def _place_inputs(self) -> None:
         slot_end = 0

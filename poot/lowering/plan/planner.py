@@ -8,6 +8,7 @@ from poot.core.errors import CapabilityError, LimitError, LoweringError
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused, FusedRow
+from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import lifetimes, place, relocate
 from poot.lowering.plan.context import PlanContext
@@ -120,6 +121,9 @@ def _where(graph: Graph, index: int) -> str:
 
 def _require_types(ctx: PlanContext, eqn: Eqn) -> None:
     """Raise CapabilityError where the device cannot calculate with a dtype."""
+    if isinstance(eqn.op, ControlOp):
+        # It moves elements; what calculates are the equations of its sub-graphs.
+        return
     graph = ctx.graph
     eqns: tuple[Eqn, ...] = (eqn,)
     if isinstance(eqn.op, Fused | FusedRow):

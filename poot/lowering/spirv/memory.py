@@ -17,7 +17,7 @@ from poot.lowering.spirv.opcodes import (
     Scope,
     StorageClass,
 )
-from poot.lowering.spirv.types import U32, Type, VectorType, unsigned
+from poot.lowering.spirv.types import U32, Type, VectorType, unsigned, vector
 from poot.lowering.spirv.value import Operand, Size, Value
 
 # Indices of OpAccessChain are signed, so a u32 index must stay below this.
@@ -131,6 +131,11 @@ class Memory(Control):
         self._accesses = 0
 
     # --- buffers ------------------------------------------------------------
+
+    def address(self, pointer: Pointer) -> Value:
+        """The address of an operand as two u32, the low one first."""
+        pointer.used = True
+        return self._emit(Op.Bitcast, vector(U32, 2), pointer.base)
 
     def load(self, pointer: Pointer, ty: Type, index: Size, bound: Size) -> Value:
         """Element `index` of an array of `bound` elements; past the end, the last.
