@@ -15,9 +15,30 @@ from poot.interpreters.api import (
 )
 from poot.interpreters.array import Array
 from poot.interpreters.config import config
+from poot.interpreters.custom import (
+    checkpoint,
+    closure_convert,
+    custom_jvp,
+    custom_vjp,
+)
+from poot.interpreters.derivatives import (
+    grad,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from poot.interpreters.flat import float0
+from poot.interpreters.jacobians import hessian, jacfwd, jacrev
 from poot.interpreters.jit import jit, make_graph
 from poot.interpreters.signature import ShapeDtypeStruct
+from poot.interpreters.vmap import vmap
 from poot.testing import crosscheck
+
+# JAX's other names for them.
+jacobian = jacrev
+remat = checkpoint
 
 __version__ = "0.1.0"
 
@@ -26,21 +47,38 @@ __all__ = [
     "Graph",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "checkpoint",
     "clear_caches",
+    "closure_convert",
     "config",
     "crosscheck",
+    "custom_jvp",
+    "custom_vjp",
     "device_get",
     "device_put",
     "devices",
     "disable_jit",
     "errors",
     "evaluate",
+    "float0",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
     "jit",
+    "jvp",
     "lax",
+    "linear_transpose",
+    "linearize",
     "make_graph",
     "nn",
     "numpy",
     "random",
+    "remat",
     "testing",
     "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]

@@ -7,6 +7,9 @@ promotes and broadcasts.
 from poot.core.ops.matmul import (
     Precision,
 )
+from poot.interpreters.control.choices import cond, switch
+from poot.interpreters.control.loops import fori_loop, map, scan, while_loop
+from poot.interpreters.custom import stop_gradient
 from poot.interpreters.index_plan import GatherScatterMode
 from poot.lax._contraction import (
     batch_matmul,
@@ -185,6 +188,7 @@ __all__ = [
     "clz",
     "collapse",
     "concatenate",
+    "cond",
     "conv",
     "conv_dimension_numbers",
     "conv_general_dilated",
@@ -218,6 +222,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -234,6 +239,7 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
@@ -259,6 +265,7 @@ __all__ = [
     "rev",
     "round",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_max",
@@ -281,9 +288,12 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "top_k",
     "transpose",
+    "while_loop",
 ]
