@@ -43,6 +43,7 @@ from tests.jvp_runs import (
     pushed,
 )
 from tests.mpmath_functions import elementwise
+from tests.numerics import rng_of
 
 _U, _B = UnaryOp, BinaryOp
 INF, NAN = np.inf, np.nan
@@ -148,8 +149,8 @@ def special_applications() -> Iterator[Application]:
         yield Binary(binary), [a, b], [np.ones_like(a), None]
         yield Binary(binary), [a, b], [None, np.ones_like(a)]
     for op, x in WHOLE:
-        for tangent in directions(x):
-            yield op, [x], [tangent]
+        # Of a generic tangent no other weights make the same sums.
+        yield op, [x], [rng_of(str(op)).uniform(1, 2, x.shape).astype(x.dtype)]
 
 
 def test_special_points_as_jax() -> None:

@@ -178,14 +178,17 @@ def test_an_iteration_costs_its_launches(device: Device, words: Words) -> None:
     made = {name: Executable(device, program) for name, program in programs.items()}
     given = held(device)
     best = dict.fromkeys(made, float("inf"))
-    for _ in range(12):
+    # Best times only fall, so that on a busy machine more rounds tell more.
+    for turn in range(60):
         for name, executable in made.items():
             begin = time.perf_counter()
             executable.call([given])[1].wait()
             best[name] = min(best[name], time.perf_counter() - begin)
-    step = (best["1000"] - best["0"]) / 1000
-    empty = (best["empty"] - best["0"]) / 1000
-    ratio = step / (len(body) * empty)
+        step = (best["1000"] - best["0"]) / 1000
+        empty = (best["empty"] - best["0"]) / 1000
+        ratio = step / (len(body) * empty)
+        if turn >= 5 and ratio <= 1.2:
+            break
     print(f"a step of 3 launches {step * 1e6:.2f} us, a launch {empty * 1e6:.2f} us")
     assert ratio <= 1.5, f"a step takes {ratio:.2f} times its launches"
     for executable in made.values():

@@ -77,8 +77,9 @@ class Executable:
     """A Program on one device. Calls may come from several threads at once.
 
     A call returns as soon as the work is submitted; it waits only if all replay
-    contexts are busy. Where the program holds a While it waits for that to end, and
-    such calls of one executable take turns.
+    contexts are busy. Where the program holds a While it waits for that to end; such
+    calls of one executable take turns, and until one has returned no other thread may
+    delete or donate the buffers that it was given.
     """
 
     def __init__(
