@@ -27,7 +27,7 @@ from poot.interpreters.batch.interpreter import (
     BatchTracer,
     placed,
 )
-from poot.interpreters.batch.table import Axis, batch, in_front
+from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
 from poot.interpreters.eager import transient
 from poot.interpreters.graphs import (
     Flags,
@@ -287,7 +287,7 @@ def _over_batch(
         for x, axis in zip(operands, axes, strict=True)
     ]
     floats = (True,) * len(op.body.results)
-    body, given = batched_graph(op.body, size, batched, floats)
+    body, given = batched_graph(op.body, size, batched, floats, batch_name())
     return values, batched, body, given
 
 
@@ -299,9 +299,11 @@ def _lifted(
     `flags` says of each list which values have a batch; results all get one.
     """
 
+    name = batch_name()
+
     def lifted(*lists: Sequence[Any]) -> tuple[list[Any], ...]:
         below = current()
-        inner = BatchInterpreter(below, "a custom rule", size)
+        inner = BatchInterpreter(below, "a custom rule", size, name)
         given = [
             [
                 x if x is None else BatchTracer(inner, below.lift(x), 0 if b else None)
@@ -385,7 +387,9 @@ def _batched_remat(
         x if axis is None else in_front(x, axis, size)
         for x, axis in zip(operands, axes, strict=True)
     ]
-    body, given = batched_graph(op.body, size, batched, (False,) * len(op.body.results))
+    body, given = batched_graph(
+        op.body, size, batched, (False,) * len(op.body.results), batch_name()
+    )
     found = replace(op, body=body).bind(*values)
     return tuple(found), tuple(0 if g else None for g in given)
 
