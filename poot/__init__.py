@@ -3,6 +3,7 @@
 from poot import lax, nn, numpy, random, testing, tree
 from poot.core import errors
 from poot.core.graph import Graph
+from poot.core.source import named_scope
 from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
 from poot.interpreters.api import (
     block_until_ready,
@@ -14,6 +15,7 @@ from poot.interpreters.api import (
     evaluate,
 )
 from poot.interpreters.array import Array
+from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
     checkpoint,
@@ -32,6 +34,7 @@ from poot.interpreters.derivatives import (
 from poot.interpreters.flat import float0
 from poot.interpreters.jacobians import hessian, jacfwd, jacrev
 from poot.interpreters.jit import jit, make_graph
+from poot.interpreters.shapes import eval_shape
 from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 from poot.testing import crosscheck
@@ -47,6 +50,7 @@ __all__ = [
     "Graph",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "check",
     "checkpoint",
     "clear_caches",
     "closure_convert",
@@ -59,6 +63,7 @@ __all__ = [
     "devices",
     "disable_jit",
     "errors",
+    "eval_shape",
     "evaluate",
     "float0",
     "grad",
@@ -72,6 +77,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "make_graph",
+    "named_scope",
     "nn",
     "numpy",
     "random",
