@@ -1,10 +1,11 @@
 """poot: JAX's programming model on any GPU with a Vulkan driver."""
 
-from poot import lax, nn, numpy, random, testing, tree
+from typing import TYPE_CHECKING, Any
+
+from poot import lax, numpy, tree
 from poot.core import errors
 from poot.core.graph import Graph
 from poot.core.source import named_scope
-from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
 from poot.interpreters.api import (
     block_until_ready,
     clear_caches,
@@ -34,10 +35,14 @@ from poot.interpreters.derivatives import (
 from poot.interpreters.flat import float0
 from poot.interpreters.jacobians import hessian, jacfwd, jacrev
 from poot.interpreters.jit import jit, make_graph
+from poot.interpreters.opening import LAZY_FUNCTIONS, LAZY_MODULES, lazily
 from poot.interpreters.shapes import eval_shape
 from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
-from poot.testing import crosscheck
+
+if TYPE_CHECKING:
+    from poot import nn, random, testing
+    from poot.testing import crosscheck
 
 # JAX's other names for them.
 jacobian = jacrev
@@ -88,3 +93,11 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return lazily(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY_MODULES, *LAZY_FUNCTIONS})

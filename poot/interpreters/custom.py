@@ -16,7 +16,6 @@ from poot.core.interpreter import current
 from poot.core.op import CustomRule, Op
 from poot.core.ops.wrappers import CustomJvp, CustomVjp, Remat
 from poot.core.types import TensorType
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
 from poot.interpreters.array import Array
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import (

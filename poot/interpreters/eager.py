@@ -22,6 +22,7 @@ from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
+from poot.interpreters.opening import load_rules
 from poot.interpreters.tracer import AnyTracer
 
 SCALAR_SLOT = Slot("scalar")
@@ -35,6 +36,7 @@ class EagerInterpreter:
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Array, ...]:
         if op.transient:
+            load_rules()
             with interpreting(self):
                 return transient[op.key](op, operands)
         kinds: list[_OperandKind] = []

@@ -8,7 +8,6 @@ from typing import Any
 
 from poot.core.errors import ArgumentError, ShapeError
 from poot.core.interpreter import current, interpreting
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
