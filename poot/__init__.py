@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from poot import lax, numpy, tree
 from poot.core import errors
 from poot.core.graph import Graph
+from poot.core.source import named_scope
 from poot.interpreters.api import (
     block_until_ready,
     clear_caches,
@@ -15,6 +16,7 @@ from poot.interpreters.api import (
     evaluate,
 )
 from poot.interpreters.array import Array
+from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
     checkpoint,
@@ -34,6 +36,7 @@ from poot.interpreters.flat import float0
 from poot.interpreters.jacobians import hessian, jacfwd, jacrev
 from poot.interpreters.jit import jit, make_graph
 from poot.interpreters.opening import LAZY_FUNCTIONS, LAZY_MODULES, lazily
+from poot.interpreters.shapes import eval_shape
 from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 
@@ -52,6 +55,7 @@ __all__ = [
     "Graph",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "check",
     "checkpoint",
     "clear_caches",
     "closure_convert",
@@ -64,6 +68,7 @@ __all__ = [
     "devices",
     "disable_jit",
     "errors",
+    "eval_shape",
     "evaluate",
     "float0",
     "grad",
@@ -77,6 +82,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "make_graph",
+    "named_scope",
     "nn",
     "numpy",
     "random",

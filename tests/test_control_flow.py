@@ -18,6 +18,7 @@ from poot.core.errors import (
     TypeMismatchError,
 )
 from poot.core.graph import Graph
+from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
 from poot.core.oracle import evaluate
 from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceInfo
@@ -175,6 +176,68 @@ def test_the_report_shows_what_passes_did_in_bodies() -> None:
     assert "counted_loop 0 at <graph text>:5 (scan): fuse_pointwise: " in report
     inner = r"counted_loop 0 at .*: counted_loop 0 at .*: fuse_pointwise: 2 -> 1"
     assert re.search(inner, report)
+
+
+PARTS = """
+    device %0: f32[3,4]
+    device %1: f32[4]
+    device %2: f32[4]
+    %3: f32[4], %4: f32[4], %5: f32[4], %6: f32[3,4], %7: f32[3,4] = scan[body=graph {
+      device %0: f32[4]
+      device %1: f32[4]
+      device %2: f32[4]
+      device %3: f32[4]
+      device %4: f32[4]
+      %5: f32[4] = binary[op=add](%1, %4)
+      %6: f32[4] = binary[op=mul](%2, %0)
+      %7: f32[4] = binary[op=max](%3, %1)
+      %8: f32[4] = unary[op=neg](%2)
+      result %5
+      result %6
+      result %7
+      result %8
+      result %5
+    }, length=3, consts=1, carries=3, reverse=false](%2, %1, %1, %1, %0)
+    result %{result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "states", "operands"), [(3, 1, 2), (4, 1, 2), (5, 2, 3), (6, 1, 2)]
+)
+def test_carries_and_ys_that_nobody_reads_go(
+    result: int, states: int, operands: int
+) -> None:
+    graph = graph_of(PARTS.replace("{result}", str(result)))
+    lowered = lower(graph, DeviceInfo())
+    assert_same_meaning(graph, lowered.graph)
+    (eqn,) = lowered.graph.eqns
+    assert isinstance(eqn.op, CountedLoop)
+    assert len(eqn.op.states) == states
+    assert len(eqn.inputs) == operands
+    assert lowered.report.fired["drop_parts"] == 1
+
+
+def test_a_while_keeps_what_its_condition_needs() -> None:
+    graph = graph_of(COUNTING)
+    last = COUNTING.rindex("%3")
+    without = graph_of(f"{COUNTING[:last]}%2")
+    for before, states in ((graph, 3), (without, 2)):
+        lowered = lower(before, DeviceInfo())
+        assert_same_meaning(before, lowered.graph)
+        loop = lowered.graph.eqns[-1].op
+        assert isinstance(loop, FlagLoop) and len(loop.states) == states
+
+
+def test_choices_drop_results_that_nobody_reads() -> None:
+    text = CHOOSING.replace("    result %4\n    result %5\n", "")
+    graph = graph_of(text)
+    lowered = lower(graph, DeviceInfo())
+    assert_same_meaning(graph, lowered.graph)
+    (loop,) = [eqn.op for eqn in lowered.graph.eqns]
+    assert isinstance(loop, CountedLoop)
+    switches = [eqn.op for eqn in loop.body.eqns if isinstance(eqn.op, Switch)]
+    assert [len(op.branches[0].results) for op in switches] == [1]
 
 
 # --- programs -------------------------------------------------------------------

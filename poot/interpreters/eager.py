@@ -11,6 +11,7 @@ import numpy as np
 from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
+from poot.core.errors import CheckError
 from poot.core.graph import Graph
 from poot.core.interpreter import interpreting, set_base
 from poot.core.op import Op, RuleTable
@@ -67,6 +68,11 @@ class EagerInterpreter:
 
     def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         failed = self.lift(failed)
+        if not values:
+            # Nothing depends on it, so that nobody would hear of it later.
+            word = int(failed)
+            if word:
+                raise CheckError.of(message, user_source(), word)
         return [self._guarded(failed, message, self.lift(value)) for value in values]
 
     def _guarded(self, failed: Array, message: str, guarded: Array) -> Array:
