@@ -18,7 +18,7 @@ Combine = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 def associative_scan(
     fn: Callable[..., Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """`y[i] = fn(… fn(fn(x[0], x[1]), x[2]) …, x[i])` along an axis, for associative fn.
+    """`y[i] = fn(… fn(fn(x[0], x[1]), x[2]) …, x[i])` along an axis; fn associative.
 
     `fn(a, b)` takes and gives trees like `elems`, whole slices along the axis at once.
     About 2 log2(n) calls of fn on n/2, n/4, … elements (Blelloch, Prefix Sums and Their
@@ -29,7 +29,8 @@ def associative_scan(
     values = values_of("associative_scan", leaves, tree)
     if not values:
         return elems
-    places = [canonical_axis(axis, type_of(x).ndim, "associative_scan") for x in values]
+    ranks = [type_of(x).ndim for x in values]
+    places = [canonical_axis(axis, ndim, "associative_scan") for ndim in ranks]
     sizes = {type_of(x).shape[place] for x, place in zip(values, places, strict=True)}
     if len(sizes) > 1:
         raise ShapeError(
