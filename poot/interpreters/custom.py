@@ -405,8 +405,8 @@ class custom_vmap(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rule is None:
             raise ArgumentError(
-                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; give "
-                "it by def_vmap"
+                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; "
+                "give it by def_vmap"
             )
         whole = self._arguments(args, kwargs)
         if current() is EAGER:
