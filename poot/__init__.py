@@ -23,6 +23,7 @@ from poot.interpreters.custom import (
     closure_convert,
     custom_jvp,
     custom_vjp,
+    custom_vmap,
 )
 from poot.interpreters.derivatives import (
     grad,
@@ -63,6 +64,7 @@ __all__ = [
     "crosscheck",
     "custom_jvp",
     "custom_vjp",
+    "custom_vmap",
     "device_get",
     "device_put",
     "devices",

@@ -19,7 +19,8 @@ from poot.core.errors import (
 )
 from poot.core.graph import Graph
 from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
-from poot.core.oracle import evaluate
+from poot.core.oracle import evaluate, evaluate_all
+from poot.interpreters.opening import optional_jax
 from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import Lifetime, lifetimes
@@ -33,10 +34,11 @@ from poot.lowering.program import (
     Space,
     While,
 )
+from poot.testing._jax_run import JaxRun
 from tests.backends import device_backend
 from tests.control_graphs import TEXTS, control_graph
 from tests.graph_runs import assert_right
-from tests.pass_harness import assert_same_meaning, graph_of
+from tests.pass_harness import arguments_of, assert_same_meaning, graph_of
 
 needs_device = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
@@ -100,6 +102,20 @@ def test_a_word_of_a_branch_is_its_own_and_0_elsewhere() -> None:
         # Carried from 7 on, the inner word is 1: its first iteration fails at once.
         *_, found = evaluate(graph, np.array(choices, np.int32), xs, carry)
         assert found.item() == word
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_jax_agrees(name: str) -> None:
+    """By lax.scan, while_loop and switch over JAX's meaning of each body."""
+    jax = optional_jax()
+    if jax is None:
+        pytest.skip("JAX is not installed")
+    graph = control_graph(name)
+    args = arguments_of(graph, 1)
+    run = JaxRun(jax, graph, args)
+    right = evaluate_all(graph, *args, observe=run.step).results
+    for value, expected in zip(graph.results, right, strict=True):
+        np.testing.assert_array_equal(run.result(value), expected)
 
 
 # --- on the device --------------------------------------------------------------

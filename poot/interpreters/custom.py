@@ -14,7 +14,7 @@ from poot.core.errors import ArgumentError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.op import CustomRule, Op
-from poot.core.ops.wrappers import CustomJvp, CustomVjp, Remat
+from poot.core.ops.wrappers import CustomJvp, CustomVjp, CustomVmap, Remat
 from poot.core.types import TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.eager import EAGER
@@ -35,6 +35,7 @@ from poot.interpreters.pytree import (
     flatten,
     leaf_paths,
     map,
+    prefix_leaves,
     unflatten,
 )
 from poot.interpreters.replay import replay
@@ -382,6 +383,69 @@ def _cotangents(
     return [
         ct for ct, aval in zip(made, avals, strict=True) if aval.type.dtype.is_float
     ]
+
+
+class custom_vmap(_Custom):
+    """A function whose batching its user gives, by `def_vmap`.
+
+    `f.def_vmap(rule)`: `rule(axis_size, in_batched, *args)` gets each batched leaf with
+    the batch in front and says by trees of bools which are; it gives `(result,
+    out_batched)` alike. Derivatives are those of the function itself.
+    """
+
+    _kind = "custom_vmap"
+    _rule: Callable[..., Any] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the rule."""
+        require_callable("def_vmap", vmap_rule)
+        self._rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._rule is None:
+            raise ArgumentError(
+                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; give "
+                "it by def_vmap"
+            )
+        whole = self._arguments(args, kwargs)
+        if current() is EAGER:
+            return self._fun(*whole)
+        nested, values, tree, flat = self._staged(whole)
+
+        def flat_rule(size: int, batched: Sequence[bool], given: Sequence[Any]) -> Any:
+            return self._run_rule(tree, flat.result_tree, size, batched, given)
+
+        rule = CustomRule(name_of(self._fun), (flat_rule,))
+        results = _bind(lambda g, n: CustomVmap(g, rule, n), nested, values)
+        return unflatten(flat.result_tree, results)
+
+    def _run_rule(
+        self,
+        tree: TreeDef,
+        result_tree: TreeDef,
+        size: int,
+        batched: Sequence[bool],
+        values: Sequence[Any],
+    ) -> tuple[list[Any], list[bool]]:
+        where = f"the custom_vmap rule of `{name_of(self._fun)}`"
+        assert self._rule is not None
+        made = self._rule(
+            size, list(unflatten(tree, batched)), *unflatten(tree, values)
+        )
+        if not isinstance(made, tuple | list) or len(made) != 2:
+            raise ArgumentError(
+                f"{where} gave a {type(made).__name__}; takes a pair (result, "
+                "out_batched)"
+            )
+        outs, out_tree = flatten(made[0])
+        if by_sorted_keys(out_tree) != result_tree:
+            raise ArgumentError(
+                f"{where} gave a result of the tree {out_tree}, takes "
+                f"{result_tree}"
+            )
+        given = prefix_leaves(made[1], made[0], f"{where}: out_batched")
+        return values_of(where, outs, out_tree), [bool(flag) for flag in given]
 
 
 # --- stop_gradient ----------------------------------------------------------

@@ -211,7 +211,7 @@ def transposed_graph(
 
 @functools.lru_cache(_CACHED)
 def batched_graph(
-    graph: Graph, size: int, batched: Flags, wanted: Flags, name: Any = None
+    graph: Graph, size: int, batched: Flags, wanted: Flags, name: str | None
 ) -> tuple[Graph, Flags]:
     """The graph over a batch, and which results have one; it stands in front."""
     given: list[bool] = []

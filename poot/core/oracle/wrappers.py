@@ -6,6 +6,7 @@ from poot.core.op import Op
 from poot.core.ops.wrappers import (
     CustomJvp,
     CustomVjp,
+    CustomVmap,
     OptimizationBarrier,
     Remat,
     Wrapper,
@@ -14,7 +15,7 @@ from poot.core.oracle.evaluate import run
 from poot.core.oracle.table import Arithmetic, Array, impl
 
 
-@impl.define(CustomJvp, CustomVjp, Remat)
+@impl.define(CustomJvp, CustomVjp, CustomVmap, Remat)
 def _wrapped(
     op: Wrapper, arithmetic: Arithmetic, *operands: Array
 ) -> tuple[Array, ...]:
