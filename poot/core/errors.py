@@ -102,6 +102,10 @@ class CheckError(PootError, RuntimeError):
         return cls(f"{told} ({source})")
 
 
+class NanError(PootError, FloatingPointError):
+    """An operation gave a NaN while `config.debug_nans` looks for them."""
+
+
 # --- graphs -----------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
+from poot.interpreters.nans import require_numbers
 from poot.interpreters.opening import load_rules
 from poot.interpreters.tracer import AnyTracer
 
@@ -54,9 +55,13 @@ class EagerInterpreter:
                 raise _refused(operand)
         executable, avals = _executable(op, tuple(kinds))
         results, completion = executable.call(buffers, numbers)
-        if settings().sync_checks:
+        now = settings()
+        if now.sync_checks:
             completion.check()
-        return tuple(map(Array, results, avals))
+        made = tuple(map(Array, results, avals))
+        if now.debug_nans:
+            require_numbers(op, [self.lift(operand) for operand in operands], made)
+        return made
 
     def lift(self, value: Any, weak: bool = False) -> Any:
         if isinstance(value, AnyTracer):
