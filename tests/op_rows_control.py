@@ -175,6 +175,7 @@ def _cond_cases(dtype: DType) -> list[Case]:
 def _counted_cases(dtype: DType) -> list[Case]:
     cases = []
     for case in _scan_cases(dtype):
+        assert isinstance(case.op, Scan)
         graph = opened(case.op, case.types)
         for eqn in graph.eqns:
             if isinstance(eqn.op, CountedLoop):
