@@ -1,9 +1,12 @@
 """poot: JAX's programming model on any GPU with a Vulkan driver."""
 
-from poot import lax, nn, numpy, random, testing, tree
+from typing import TYPE_CHECKING, Any
+
+from poot import lax, numpy, tree
 from poot.core import errors
 from poot.core.graph import Graph
-from poot.interpreters import opening  # noqa: F401 (says how the backend is found)
+from poot.core.source import named_scope
+from poot.interpreters import checkpoint_policies
 from poot.interpreters.api import (
     block_until_ready,
     clear_caches,
@@ -14,12 +17,15 @@ from poot.interpreters.api import (
     evaluate,
 )
 from poot.interpreters.array import Array
+from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
     checkpoint,
+    checkpoint_name,
     closure_convert,
     custom_jvp,
     custom_vjp,
+    custom_vmap,
 )
 from poot.interpreters.derivatives import (
     grad,
@@ -32,9 +38,14 @@ from poot.interpreters.derivatives import (
 from poot.interpreters.flat import float0
 from poot.interpreters.jacobians import hessian, jacfwd, jacrev
 from poot.interpreters.jit import jit, make_graph
+from poot.interpreters.opening import LAZY_FUNCTIONS, LAZY_MODULES, lazily
+from poot.interpreters.shapes import eval_shape
 from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
-from poot.testing import crosscheck
+
+if TYPE_CHECKING:
+    from poot import nn, random, testing
+    from poot.testing import crosscheck
 
 # JAX's other names for them.
 jacobian = jacrev
@@ -47,18 +58,23 @@ __all__ = [
     "Graph",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "check",
     "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
     "clear_caches",
     "closure_convert",
     "config",
     "crosscheck",
     "custom_jvp",
     "custom_vjp",
+    "custom_vmap",
     "device_get",
     "device_put",
     "devices",
     "disable_jit",
     "errors",
+    "eval_shape",
     "evaluate",
     "float0",
     "grad",
@@ -72,6 +88,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "make_graph",
+    "named_scope",
     "nn",
     "numpy",
     "random",
@@ -82,3 +99,11 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return lazily(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY_MODULES, *LAZY_FUNCTIONS})

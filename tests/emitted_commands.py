@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from poot.lowering.program import TABLE_SPACES, BufferRange, Copy, Dispatch
+from poot.lowering.program import TABLE_SPACES, BufferRange, Copy, Dispatch, Space
 from poot.vulkan._vk import ffi
 from poot.vulkan.addresses import Place, place_of
 from poot.vulkan.commands import (
@@ -260,7 +260,7 @@ class _Reader:
             node.kernel.operands, node.operands, addresses, strict=True
         ):
             # Of an operand in the arena it is the place of an entry there, if anything.
-            in_table = operand.indirect and span.space in TABLE_SPACES
+            in_table = operand.indirect and span.space is not Space.ARENA
             right = self._is_cell if in_table else self._is_place
             _demand(right(span, address), f"operand {operand.name} elsewhere", node)
 
@@ -277,12 +277,18 @@ class _Reader:
         return np.frombuffer(raw, "<u8").tolist()[node.kernel.uses_metadata :]
 
     def _is_cell(self, span: BufferRange, address: int) -> bool:
-        """Whether a cell of the table is for a range; its address comes at the call."""
+        """Whether a cell of the table is for a range, and holds its address if known.
+
+        Those of the caller's buffers are written at the call.
+        """
         cell, rest = divmod(address - self._context.memory.address, 8)
         entries = self._recorder._plan.entries
         if rest or not 0 <= cell < len(entries):
             return False
-        return entries[cell] == (place_of(span), span.offset)
+        known = span.space in TABLE_SPACES or self._is_place(
+            span, self._context.table[cell]
+        )
+        return entries[cell] == (place_of(span), span.offset) and known
 
     def _is_place(self, span: BufferRange, address: int) -> bool:
         places: Mapping[Place, tuple[DeviceBuffer, int]] = self._places

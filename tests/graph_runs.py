@@ -72,14 +72,19 @@ def _call(
 
 
 def assert_right(
-    graph: Graph, seed: int = 0, generic: bool = False, limits: Sequence[float] = ()
+    graph: Graph,
+    seed: int = 0,
+    generic: bool = False,
+    limits: Sequence[float] = (),
+    args: Sequence[Array] | None = None,
 ) -> None:
     """Raw and lowered, the graph gives on the device what the oracle says.
 
     `limits` says how many ulps the first results may be off; all others are exact.
+    Without `args` the arguments are small integers.
     """
     info = device().info
-    args = arguments_of(graph, seed)
+    args = arguments_of(graph, seed) if args is None else args
     flush = not info.keeps_subnormals32
     right = evaluate_all(graph, *args, flush=flush)
     wanted = [*right.results, *right.exports.values(), *right.state]

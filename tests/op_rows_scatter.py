@@ -31,16 +31,6 @@ from tests.op_rows_tensor import as_elements
 _S = ScatterOp
 
 
-def _scatter_dims(dims: GatherDims) -> ScatterDims:
-    return ScatterDims(
-        dims.offset_dims,
-        dims.collapsed_slice_dims,
-        dims.start_index_map,
-        dims.operand_batching_dims,
-        dims.start_indices_batching_dims,
-    )
-
-
 def _scatter_cases(member: ScatterOp) -> Callable[[DType], list[Case]]:
     def cases(dtype: DType) -> list[Case]:
         applied = []
@@ -55,7 +45,7 @@ def _scatter_cases(member: ScatterOp) -> Callable[[DType], list[Case]]:
             applied.append((ScatterMode.DROP, rows, types, dtypes.int32))
         return [
             Case(
-                Scatter(member, _scatter_dims(dims), mode),
+                Scatter(member, dims.scatter, mode),
                 (
                     TensorType(operand, dtype),
                     TensorType(indices, index_dtype),

@@ -415,18 +415,11 @@ def test_promises_hold_for_each_example_only():
 @settings(max_examples=150)
 def test_any_scatter(gather, member, mode, data):
     dims, shape, indices, window = gather
-    scattered = ScatterDims(
-        dims.offset_dims,
-        dims.collapsed_slice_dims,
-        dims.start_index_map,
-        dims.operand_batching_dims,
-        dims.start_indices_batching_dims,
-    )
     types = TensorType(shape, dtypes.float32), TensorType(indices, dtypes.int32)
     updates = GeneralGather(dims, window, GatherMode.FILL).infer(*types).shape
     axes = data.draw(axes_for(shape, indices, updates))
     operands = [numbers(shape), numbers(indices, np.int32, 5), numbers(updates)]
-    op = Scatter(member, scattered, mode)
+    op = Scatter(member, dims.scatter, mode)
     bound_ops = check(op, chosen(operands, axes), axes, SIZE)
     assert sum(each.name == "scatter" for each in bound_ops) == 1
     assert len(bound_ops) <= 5

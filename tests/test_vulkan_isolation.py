@@ -10,10 +10,11 @@ import pytest
 
 from poot.core.graph import Graph
 from poot.lowering.compile import plan
-from poot.lowering.program import Dispatch, Program
+from poot.lowering.program import Branch, Dispatch, Loop, Program
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
 from tests import vulkan_programs
+from tests.control_programs import BUMP, MOD, Words, arena, simulate, state
 from tests.op_row import OpRow
 from tests.op_table import ROWS, graph_of
 from tests.random_graphs import random_graph
@@ -80,6 +81,17 @@ def test_a_write_past_the_buffer_hits_the_guard(device: Device) -> None:
     body = (replace(node, metadata=(108,)),)
     with pytest.raises(IsolationFault, match="operand c"):
         run_isolated(device, replace(program, body=body), [ones, ones])
+
+
+def test_loops_branches_and_whiles_are_stepped_through(device: Device) -> None:
+    words = Words(device.info)
+    choice = words.op(MOD, arena(8), 2, state(0))
+    branch = Branch(arena(8), ((words.bump(1),), (words.bump(2), words.bump(2))))
+    loop = words.while_below(10, 11, 2, [choice, branch, words.op(BUMP, state(0), 1)])
+    program = words.program([Loop(2, (words.set(10, 0), loop))])
+    given = np.uint32([3, 0, 0, 0])
+    alone = [raw.view("<u4").tolist() for raw in run_isolated(device, program, [given])]
+    assert tuple(alone) == simulate(program, given.tolist())
 
 
 def arguments_of(graph: Graph, seed: int) -> list[Any]:

@@ -3,6 +3,9 @@
 What a launch really reads and writes is compared with what it declares. It runs twice,
 with other poison in the bytes that it does not declare to read: what it writes must not
 depend on that, and what stands where it may not write must be there afterwards.
+
+Where kernels keep addresses in the arena, those of operands that stand alone are of no
+use to later launches: what is kept says which byte of which buffer they point to.
 """
 
 from __future__ import annotations
@@ -41,6 +44,10 @@ def poison_of(run: int, operand: int) -> int:
 
 
 _PADDING = 16
+_ENTRY_BYTES = 8
+
+# What an address in the arena is kept as: no address that a device has.
+_TAG, _STRIDE = 1 << 60, 1 << 44
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -55,6 +62,8 @@ class _Memory:
 
     buffers: dict[Place, Bytes]
     sizes: dict[Place, int]
+    # Where in the arena addresses stand that launches take operands from.
+    entries: frozenset[int]
 
     def add(self, place: Place, size: int, data: Bytes | None = None) -> None:
         padded = -(-max(size, 1) // _PADDING) * _PADDING
@@ -65,6 +74,31 @@ class _Memory:
 
     def span(self, span: BufferRange) -> Bytes:
         return self.buffers[place_of(span)][span.offset : span.offset + span.size]
+
+    def pointed_to(self, entry: BufferRange) -> BufferRange:
+        """What the address at an entry points to, from there on."""
+        (address,) = self.span(entry)[:_ENTRY_BYTES].view("<u8").tolist()
+        number, offset = divmod(address - _TAG, _STRIDE)
+        space, index = list(self.buffers)[number]
+        return BufferRange(space, index, offset - _STRIDE // 2, entry.size)
+
+    def keep_addresses(
+        self, after: Bytes, starts: Sequence[tuple[int, int, Place]]
+    ) -> None:
+        """Make addresses in a copy of the arena say what they point to.
+
+        `starts` has the address and the size of each copy, and what it is a copy of.
+        """
+        for entry in self.entries:
+            start = GUARD_BYTES + entry
+            held = after[start : start + _ENTRY_BYTES].view("<u8")
+            for address, size, place in starts:
+                offset = int(held[0]) - address
+                if 0 <= offset < size:
+                    number = list(self.buffers).index(place)
+                    inside = offset - GUARD_BYTES + _STRIDE // 2
+                    held[0] = _TAG + number * _STRIDE + inside
+                    break
 
     def word(self, span: BufferRange) -> int:
         return int(self.span(span).view("<u4")[0])
@@ -104,7 +138,13 @@ def _run(device: Device, nodes: Sequence[Node], memory: _Memory) -> None:
 
 
 def _fill(program: Program, arguments: Sequence[Any], consts: Sequence[Any]) -> _Memory:
-    memory = _Memory({}, {})
+    entries = frozenset(
+        span.offset
+        for node in program.dispatches
+        for number, span in enumerate(node.operands)
+        if _is_entry(node, number)
+    )
+    memory = _Memory({}, {}, entries)
     slots = {slot.input_index for slot in program.slots}
     for number, (type, given) in enumerate(zip(program.inputs, arguments, strict=True)):
         if number not in slots:
@@ -132,13 +172,18 @@ def _bytes(array: Any) -> Bytes:
 
 def _step(device: Device, node: Dispatch, memory: _Memory) -> None:
     """Run one launch on copies of its operands and take over what it writes."""
+    operands = tuple(
+        memory.pointed_to(span) if _is_entry(node, number) else span
+        for number, span in enumerate(node.operands)
+    )
+    node = replace(node, operands=operands)
     runs = []
     for run in range(len(POISONS)):
         before = [
             _stand_alone(node, number, memory, poison_of(run, number))
             for number in range(len(node.operands))
         ]
-        runs.append((before, _launch(device, node, before)))
+        runs.append((before, _launch(device, node, before, memory)))
     for number, span in enumerate(node.operands):
         place = place_of(span)
         held = memory.buffers[place]
@@ -158,6 +203,12 @@ def _step(device: Device, node: Dispatch, memory: _Memory) -> None:
             written & (first != second),
         )
         held[written[inner]] = first[inner][written[inner]]
+
+
+def _is_entry(node: Dispatch, number: int) -> bool:
+    """Whether an operand's address is loaded from its range, which is in the arena."""
+    in_arena = node.operands[number].space is Space.ARENA
+    return in_arena and node.kernel.operands[number].indirect
 
 
 def _report(node: Dispatch, number: int, what: str, bad: Any) -> None:
@@ -197,7 +248,9 @@ def _allowed(node: Dispatch, number: int, memory: _Memory) -> Any:
     return may
 
 
-def _launch(device: Device, node: Dispatch, before: Sequence[Bytes]) -> list[Bytes]:
+def _launch(
+    device: Device, node: Dispatch, before: Sequence[Bytes], memory: _Memory
+) -> list[Bytes]:
     operands = tuple(
         BufferRange(Space.CONST, number, GUARD_BYTES + span.offset, span.size)
         for number, span in enumerate(node.operands)
@@ -211,6 +264,14 @@ def _launch(device: Device, node: Dispatch, before: Sequence[Bytes]) -> list[Byt
     after = [np.empty_like(copy) for copy in before]
     for buffer, copy in zip(buffers, after, strict=True):
         device.download(buffer, copy)
+    places = [place_of(span) for span in node.operands]
+    starts = [
+        (buffer.address, buffer.size_bytes, place)
+        for buffer, place in zip(buffers, places, strict=True)
+    ]
+    for copy, place in zip(after, places, strict=True):
+        if place[0] is Space.ARENA:
+            memory.keep_addresses(copy, starts)
     executable.close()
     return after
 

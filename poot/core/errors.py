@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from poot.core.source import UNKNOWN, user_source
+
 
 class PootError(Exception):
-    """The base of all errors of poot."""
+    """The base of all errors of poot.
+
+    A traceback ends with a note of the user's line, which stands above poot's own
+    frames in it.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        source = user_source()
+        if source is not UNKNOWN:
+            self.add_note(f"in your code: {source}")
 
 
 class ShapeError(PootError, ValueError):
@@ -76,6 +90,20 @@ class DeletedArrayError(PootError, RuntimeError):
 
 class CheckError(PootError, RuntimeError):
     """A run-time check inside a computation (a witness) failed."""
+
+    @classmethod
+    def of(cls, message: str, source: object, word: int) -> Self:
+        """The error for a witness whose word is `word`, which is not 0.
+
+        That of a loop is 1 + the iteration that failed first, which `{iteration}` in
+        the message stands for.
+        """
+        told = message.replace("{iteration}", str(word - 1))
+        return cls(f"{told} ({source})")
+
+
+class NanError(PootError, FloatingPointError):
+    """An operation gave a NaN while `config.debug_nans` looks for them."""
 
 
 # --- graphs -----------------------------------------------------------------

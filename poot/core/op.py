@@ -74,6 +74,12 @@ class Op(metaclass=_OpClass):
     def key(self) -> PrimitiveKey:
         return _key(type(self), getattr(self, "op", None) if self.members else None)
 
+    @property
+    def plain_name(self) -> str:
+        """What a user calls the op: `exp` rather than Unary[EXP]."""
+        member = self.key.member
+        return self.name if member is None else str(member.value)
+
     def infer(self, *types: Any, **_: Any) -> Any:
         """The type of the result (a tuple of types if `multiple_results`)."""
         raise NotImplementedError

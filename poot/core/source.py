@@ -22,9 +22,12 @@ class Source:
     file: str
     line: int
     function: str
+    # The names of the scopes around it, with slashes between.
+    scope: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} ({self.function})"
+        where = f" in {self.scope}" if self.scope else ""
+        return f"{self.file}:{self.line} ({self.function}{where})"
 
 
 UNKNOWN = Source("<unknown>", 0, "<unknown>")
@@ -35,6 +38,30 @@ class _Replayed(threading.local):
 
 
 _replayed = _Replayed()
+
+
+class _Scopes(threading.local):
+    path: str = ""
+
+
+_scopes = _Scopes()
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Name what the block computes, in the sources of equations, reports and errors.
+
+    Scopes nest, as in `encoder/attention`. It decorates functions too, as
+    `@poot.named_scope("attention")`.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"named_scope takes a string, given a {type(name).__name__}")
+    before = _scopes.path
+    _scopes.path = f"{before}/{name}" if before else name
+    try:
+        yield
+    finally:
+        _scopes.path = before
 
 
 @contextmanager
@@ -58,6 +85,7 @@ def user_source() -> Source:
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_PACKAGE_DIRECTORY):
-            return Source(name, frame.f_lineno, frame.f_code.co_name)
+            function = frame.f_code.co_name
+            return Source(name, frame.f_lineno, function, _scopes.path)
         frame = frame.f_back
     return UNKNOWN

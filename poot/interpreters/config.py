@@ -19,6 +19,8 @@ class Settings:
     check_bounds: bool = False
     # Wait for every call and raise its failed checks there.
     sync_checks: bool = False
+    # Raise where a result has a NaN, naming the operation that gave it first.
+    debug_nans: bool = False
     # Let `jit` run the function op by op.
     disable_jit: bool = False
 

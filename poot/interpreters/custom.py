@@ -14,9 +14,13 @@ from poot.core.errors import ArgumentError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.op import CustomRule, Op
-from poot.core.ops.wrappers import CustomJvp, CustomVjp, Remat
-from poot.core.types import TensorType
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
+from poot.core.ops.wrappers import (
+    CheckpointName,
+    CustomJvp,
+    CustomVjp,
+    CustomVmap,
+    Remat,
+)
 from poot.interpreters.array import Array
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import (
@@ -26,9 +30,9 @@ from poot.interpreters.flat import (
     require_callable,
     values_of,
 )
-from poot.interpreters.graphs import exposed
+from poot.interpreters.graphs import exposed, identity
 from poot.interpreters.jvp.table import Tangent, instantiated
-from poot.interpreters.nested import Nested, stage_closed, stage_nested
+from poot.interpreters.nested import Nested, stage_nested
 from poot.interpreters.primitives import type_of, zeros
 from poot.interpreters.pytree import (
     TreeDef,
@@ -36,6 +40,7 @@ from poot.interpreters.pytree import (
     flatten,
     leaf_paths,
     map,
+    prefix_leaves,
     unflatten,
 )
 from poot.interpreters.replay import replay
@@ -385,6 +390,68 @@ def _cotangents(
     ]
 
 
+class custom_vmap(_Custom):
+    """A function whose batching its user gives, by `def_vmap`.
+
+    `f.def_vmap(rule)`: `rule(axis_size, in_batched, *args)` gets each batched leaf with
+    the batch in front and says by trees of bools which are; it gives `(result,
+    out_batched)` alike. Derivatives are those of the function itself.
+    """
+
+    _kind = "custom_vmap"
+    _rule: Callable[..., Any] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the rule."""
+        require_callable("def_vmap", vmap_rule)
+        self._rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._rule is None:
+            raise ArgumentError(
+                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; "
+                "give it by def_vmap"
+            )
+        whole = self._arguments(args, kwargs)
+        if current() is EAGER:
+            return self._fun(*whole)
+        nested, values, tree, flat = self._staged(whole)
+
+        def flat_rule(size: int, batched: Sequence[bool], given: Sequence[Any]) -> Any:
+            return self._run_rule(tree, flat.result_tree, size, batched, given)
+
+        rule = CustomRule(name_of(self._fun), (flat_rule,))
+        results = _bind(lambda g, n: CustomVmap(g, rule, n), nested, values)
+        return unflatten(flat.result_tree, results)
+
+    def _run_rule(
+        self,
+        tree: TreeDef,
+        result_tree: TreeDef,
+        size: int,
+        batched: Sequence[bool],
+        values: Sequence[Any],
+    ) -> tuple[list[Any], list[bool]]:
+        where = f"the custom_vmap rule of `{name_of(self._fun)}`"
+        assert self._rule is not None
+        made = self._rule(
+            size, list(unflatten(tree, batched)), *unflatten(tree, values)
+        )
+        if not isinstance(made, tuple | list) or len(made) != 2:
+            raise ArgumentError(
+                f"{where} gave a {type(made).__name__}; takes a pair (result, "
+                "out_batched)"
+            )
+        outs, out_tree = flatten(made[0])
+        if by_sorted_keys(out_tree) != result_tree:
+            raise ArgumentError(
+                f"{where} gave a result of the tree {out_tree}, takes {result_tree}"
+            )
+        given = prefix_leaves(made[1], made[0], f"{where}: out_batched")
+        return values_of(where, outs, out_tree), [bool(flag) for flag in given]
+
+
 # --- stop_gradient ----------------------------------------------------------
 
 
@@ -395,11 +462,6 @@ def _zero_rule(around: Any, primals: Any, tangents: Any) -> tuple[list[Any], lis
 _STOP = CustomRule("stop_gradient", (_zero_rule,))
 
 
-@functools.lru_cache(256)
-def _identity(type: TensorType) -> Graph:
-    return stage_closed(lambda x: [x], [type], "stop_gradient")
-
-
 def stop_gradient(x: Any) -> Any:
     """The tree itself, whose derivatives are zero."""
 
@@ -407,7 +469,7 @@ def stop_gradient(x: Any) -> Any:
         (value,) = values_of("stop_gradient", [leaf], flatten(leaf)[1])
         if current() is EAGER or not _is_float(value):
             return value
-        (found,) = CustomJvp(_identity(type_of(value)), _STOP, 0).bind(value)
+        (found,) = CustomJvp(identity(type_of(value)), _STOP, 0).bind(value)
         return found.with_weak(value.aval.weak)
 
     return map(stopped, x)
@@ -459,6 +521,19 @@ def checkpoint(
         return unflatten(flat.result_tree, results)
 
     return checkpointed
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The tree itself, its leaves known to policies of `checkpoint` by this name."""
+
+    def named(leaf: Any) -> Any:
+        (value,) = values_of("checkpoint_name", [leaf], flatten(leaf)[1])
+        if current() is EAGER:
+            return value
+        (found,) = CheckpointName(identity(type_of(value)), name).bind(value)
+        return found.with_weak(value.aval.weak)
+
+    return map(named, x)
 
 
 # --- closure_convert --------------------------------------------------------

@@ -8,15 +8,17 @@ from typing import Any
 
 from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
-from poot.core.errors import ForwardModeError
+from poot.core.errors import ArgumentError, ForwardModeError
 from poot.core.extract import extract
 from poot.core.graph import Graph
 from poot.core.interpreter import current, interpreting
 from poot.core.op import CustomRule
 from poot.core.ops.wrappers import (
+    CheckpointName,
     CustomJvp,
     CustomTangent,
     CustomVjp,
+    CustomVmap,
     OptimizationBarrier,
     Remat,
     Wrapper,
@@ -27,17 +29,19 @@ from poot.interpreters.batch.interpreter import (
     BatchTracer,
     placed,
 )
-from poot.interpreters.batch.table import Axis, batch, in_front
+from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
 from poot.interpreters.eager import transient
 from poot.interpreters.graphs import (
     Flags,
     batched_graph,
     chosen,
+    identity,
     jvp_graph,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
+from poot.interpreters.linearize import jvp_flat
 from poot.interpreters.partial import PartialInterpreter, partial
-from poot.interpreters.primitives import reduce_sum, zeros
+from poot.interpreters.primitives import reduce_sum, type_of, zeros
 from poot.interpreters.replay import replay
 from poot.interpreters.transpose.backward import backward
 from poot.interpreters.transpose.table import Cotangent, Linear, transpose
@@ -47,7 +51,7 @@ Results = tuple[tuple[Any, ...], tuple[Tangent, ...]]
 # --- op by op ---------------------------------------------------------------
 
 
-@transient.define(CustomJvp, CustomVjp, Remat)
+@transient.define(CustomJvp, CustomVjp, CustomVmap, Remat, CheckpointName)
 def _body(op: Wrapper, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(replay(op.body, list(map(current().lift, operands))))
 
@@ -124,6 +128,18 @@ def _second(op: CustomTangent, primals: Any, tangents: Any) -> Results:
     return _no_tangent(op, primals)
 
 
+@jvp.define(CustomVmap)
+def _through(
+    op: CustomVmap, primals: Sequence[Any], tangents: Sequence[Tangent]
+) -> Results:
+    """The derivative of the body; that is batched as any other function."""
+    values = [current().lift(x) for x in primals]
+    outs, moved, _ = jvp_flat(
+        lambda *xs: replay(op.body, xs), values, tangents, op.rule.name
+    )
+    return tuple(outs), tuple(moved)
+
+
 @jvp.define(Remat)
 def _remat(op: Remat, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Results:
     moved = _moved(tangents)
@@ -133,6 +149,13 @@ def _remat(op: Remat, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Re
     found = iter(replace(op, body=body).bind(*operands))
     outs = tuple(next(found) for _ in given)
     return outs, tuple(next(found) if is_given else None for is_given in given)
+
+
+@jvp.define(CheckpointName)
+def _named(
+    op: CheckpointName, primals: Sequence[Any], tangents: Sequence[Tangent]
+) -> Results:
+    return tuple(op.bind(*primals)), tuple(tangents)
 
 
 @jvp.define(OptimizationBarrier)
@@ -148,7 +171,7 @@ def _barrier(
 # --- partial evaluation -----------------------------------------------------
 
 
-@partial.define(CustomJvp, CustomVjp)
+@partial.define(CustomJvp, CustomVjp, CustomVmap, CheckpointName)
 def _opened(
     interpreter: PartialInterpreter, op: Wrapper, operands: Sequence[Any]
 ) -> tuple[Any, ...]:
@@ -224,7 +247,7 @@ def _type(x: Any) -> Any:
     return x.type if isinstance(x, Linear) else x.aval.type
 
 
-@transpose.define(CustomJvp, CustomVjp)
+@transpose.define(CustomJvp, CustomVjp, CustomVmap, CheckpointName)
 def _linear_body(
     op: Wrapper, cotangents: Sequence[Cotangent], operands: Sequence[Any]
 ) -> tuple[Cotangent, ...]:
@@ -287,7 +310,7 @@ def _over_batch(
         for x, axis in zip(operands, axes, strict=True)
     ]
     floats = (True,) * len(op.body.results)
-    body, given = batched_graph(op.body, size, batched, floats)
+    body, given = batched_graph(op.body, size, batched, floats, batch_name())
     return values, batched, body, given
 
 
@@ -299,9 +322,11 @@ def _lifted(
     `flags` says of each list which values have a batch; results all get one.
     """
 
+    name = batch_name()
+
     def lifted(*lists: Sequence[Any]) -> tuple[list[Any], ...]:
         below = current()
-        inner = BatchInterpreter(below, "a custom rule", size)
+        inner = BatchInterpreter(below, "a custom rule", size, name)
         given = [
             [
                 x if x is None else BatchTracer(inner, below.lift(x), 0 if b else None)
@@ -376,6 +401,27 @@ def _batched_vjp(
     return tuple(over.bind(*values)), tuple(0 if g else None for g in given)
 
 
+@batch.define(CustomVmap)
+def _batched_custom(
+    op: CustomVmap, size: int, operands: Sequence[Any], axes: Sequence[Axis]
+) -> tuple[tuple[Any, ...], tuple[Axis, ...]]:
+    batched = tuple(axis is not None for axis in axes)
+    if any(batched[: op.captured]):
+        raise ArgumentError(
+            f"`{op.rule.name}` has a custom_vmap rule and uses a batched value from "
+            "around it; pass that value as an argument"
+        )
+    values = [
+        current().lift(x) if axis is None else in_front(x, axis, size)
+        for x, axis in zip(operands, axes, strict=True)
+    ]
+    (rule,) = op.rule.functions
+    outs, given = rule(size, batched[op.captured :], values[op.captured :])
+    words = [zeros(t) for t in op.body.result_types[len(outs) :]]
+    made = [*(0 if is_given else None for is_given in given), *[None] * len(words)]
+    return (*outs, *words), tuple(made)
+
+
 @batch.define(Remat)
 def _batched_remat(
     op: Remat, size: int, operands: Sequence[Any], axes: Sequence[Axis]
@@ -385,9 +431,19 @@ def _batched_remat(
         x if axis is None else in_front(x, axis, size)
         for x, axis in zip(operands, axes, strict=True)
     ]
-    body, given = batched_graph(op.body, size, batched, (False,) * len(op.body.results))
+    body, given = batched_graph(
+        op.body, size, batched, (False,) * len(op.body.results), batch_name()
+    )
     found = replace(op, body=body).bind(*values)
     return tuple(found), tuple(0 if g else None for g in given)
+
+
+@batch.define(CheckpointName)
+def _batched_name(
+    op: CheckpointName, size: int, operands: Sequence[Any], axes: Sequence[Axis]
+) -> tuple[tuple[Any, ...], tuple[Axis, ...]]:
+    (x,) = operands
+    return tuple(replace(op, body=identity(type_of(x))).bind(x)), tuple(axes)
 
 
 @batch.define(OptimizationBarrier)

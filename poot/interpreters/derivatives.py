@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from poot.core.errors import ArgumentError, DTypeError, ShapeError
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
 from poot.interpreters.flat import (
     FlatFunction,
     float0,

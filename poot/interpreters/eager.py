@@ -11,6 +11,7 @@ import numpy as np
 from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
+from poot.core.errors import CheckError
 from poot.core.graph import Graph
 from poot.core.interpreter import interpreting, set_base
 from poot.core.op import Op, RuleTable
@@ -21,6 +22,8 @@ from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
+from poot.interpreters.nans import require_numbers
+from poot.interpreters.opening import load_rules
 from poot.interpreters.tracer import AnyTracer
 
 SCALAR_SLOT = Slot("scalar")
@@ -34,6 +37,7 @@ class EagerInterpreter:
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Array, ...]:
         if op.transient:
+            load_rules()
             with interpreting(self):
                 return transient[op.key](op, operands)
         kinds: list[_OperandKind] = []
@@ -51,9 +55,13 @@ class EagerInterpreter:
                 raise _refused(operand)
         executable, avals = _executable(op, tuple(kinds))
         results, completion = executable.call(buffers, numbers)
-        if settings().sync_checks:
+        now = settings()
+        if now.sync_checks:
             completion.check()
-        return tuple(map(Array, results, avals))
+        made = tuple(map(Array, results, avals))
+        if now.debug_nans:
+            require_numbers(op, [self.lift(operand) for operand in operands], made)
+        return made
 
     def lift(self, value: Any, weak: bool = False) -> Any:
         if isinstance(value, AnyTracer):
@@ -65,6 +73,11 @@ class EagerInterpreter:
 
     def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         failed = self.lift(failed)
+        if not values:
+            # Nothing depends on it, so that nobody would hear of it later.
+            word = int(failed)
+            if word:
+                raise CheckError.of(message, user_source(), word)
         return [self._guarded(failed, message, self.lift(value)) for value in values]
 
     def _guarded(self, failed: Array, message: str, guarded: Array) -> Array:

@@ -57,6 +57,12 @@ def widened(graph: Graph, types: Sequence[TensorType]) -> Graph:
 
 
 @functools.lru_cache(_CACHED)
+def identity(type: TensorType) -> Graph:
+    """The graph that gives its one input."""
+    return stage_closed(lambda x: [x], [type], "the identity")
+
+
+@functools.lru_cache(_CACHED)
 def exposed(graph: Graph) -> Graph:
     """The graph without witnesses: their words are its last results."""
     words = [witness.value for witness in graph.witnesses]
@@ -211,7 +217,7 @@ def transposed_graph(
 
 @functools.lru_cache(_CACHED)
 def batched_graph(
-    graph: Graph, size: int, batched: Flags, wanted: Flags, name: Any = None
+    graph: Graph, size: int, batched: Flags, wanted: Flags, name: str | None
 ) -> tuple[Graph, Flags]:
     """The graph over a batch, and which results have one; it stands in front."""
     given: list[bool] = []

@@ -14,17 +14,23 @@ from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.interpreters.config import Settings, settings
 from poot.interpreters.eager import EAGER
+from poot.interpreters.flat import FlatFunction
+from poot.interpreters.nested import Nested, stage_nested
 from poot.interpreters.promotion import as_value
-from poot.interpreters.pytree import by_sorted_keys, flatten, unflatten
+from poot.interpreters.pytree import TreeDef, by_sorted_keys, flatten, unflatten
+from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
     Parameters,
     Signature,
+    SlotKind,
     leaf_kind,
     put_together,
     take_apart,
 )
+from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.staged import Compiled, Lowered, Traced, require_concrete
 from poot.interpreters.trace import trace
+from poot.interpreters.tracer import AnyTracer
 
 _aval = attrgetter("aval")
 _jitted: WeakSet[JitFunction] = WeakSet()
@@ -43,6 +49,7 @@ class JitFunction:
         self._parameters = parameters
         self._compiled: dict[Signature, Compiled] = {}
         self._by_kinds: dict[tuple[Settings, tuple[Any, ...]], Compiled] = {}
+        self._traced_once: dict[Signature, tuple[Nested, TreeDef]] = {}
         self._lock = threading.RLock()
         _jitted.add(self)
 
@@ -68,8 +75,11 @@ class JitFunction:
         return self._call(args, {}) if compiled is None else compiled.run(args)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current() is not EAGER or settings().disable_jit:
+        here = current()
+        if settings().disable_jit or isinstance(here, StagingInterpreter):
             return self._inline(args, kwargs)
+        if here is not EAGER:
+            return self._replay(args, kwargs)
         call = take_apart(self._parameters, self._name, args, kwargs)
         compiled = self._compiled.get(call.signature)
         if compiled is None:
@@ -108,6 +118,43 @@ class JitFunction:
         values = [lift(as_value(leaf)) for leaf in leaves]
         return unflatten(by_sorted_keys(result_tree), values)
 
+    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run what was traced once under the transformation that is current."""
+        call = take_apart(self._parameters, self._name, args, kwargs)
+        known = self._traced_once.get(call.signature)
+        if known is None:
+            known = self._stage(call.signature)
+            if not any(isinstance(x, AnyTracer) for x in known[0].captured):
+                self._traced_once[call.signature] = known
+        nested, tree = known
+        values = [as_value(leaf) for leaf in call.leaves]
+        results = replay(nested.graph, [*nested.captured, *values])
+        return unflatten(
+            tree,
+            [
+                x.with_weak(aval.weak)
+                for x, aval in zip(results, nested.result_avals, strict=True)
+            ],
+        )
+
+    def _stage(self, signature: Signature) -> tuple[Nested, TreeDef]:
+        """The function's graph, with what it takes from around it, and its result."""
+        statics = [(place, value) for place, _, value in signature.statics]
+
+        def function(traced: Any, named: Any) -> Any:
+            own_args, own_kwargs = put_together(
+                statics, signature.positional, (traced, named)
+            )
+            return self._function(*own_args, **own_kwargs)
+
+        function.__name__ = self._name
+        flat = FlatFunction(function, signature.tree, "jit")
+        avals = [
+            kind.aval if isinstance(kind, SlotKind) else kind
+            for kind in signature.kinds
+        ]
+        return stage_nested(flat, avals, self._name), flat.result_tree
+
     # --- around calls -------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
@@ -128,6 +175,7 @@ class JitFunction:
         with self._lock:
             self._compiled.clear()
             self._by_kinds.clear()
+            self._traced_once.clear()
 
     @property
     def cache_size(self) -> int:

@@ -1,14 +1,15 @@
-"""How the backend is found: a Vulkan device, else the oracle with a warning; and JAX.
+"""What is imported when it is first needed, so that `import poot` is quick.
 
-What lowers graphs and runs them, `poot.lowering` and `poot.vulkan`, stands behind the
-backend and is more than half of poot. Nothing needs it before the first array, so
-`import poot` leaves it out: here, and nowhere else, modules are imported by name, when
-the backend is opened, which one thread does while others wait. So is JAX, an extra that
-`poot.crosscheck` runs graphs in.
+The backend: a Vulkan device, else the oracle with a warning. What lowers graphs and
+runs them, `poot.lowering` and `poot.vulkan`, stands behind it and is more than half of
+poot; one thread opens it while others wait. The rules of the transformations. Public
+modules of which many programs use none. JAX, an extra that `poot.crosscheck` runs
+graphs in. Here, and nowhere else, modules are imported by name.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
@@ -51,6 +52,26 @@ def _oracle_backend() -> type[OracleBackend]:
         "poot.interpreters.backend_oracle"
     ).OracleBackend
     return found
+
+
+@functools.cache
+def load_rules() -> None:
+    """Fill the tables of all transformations."""
+    import_module("poot.interpreters.rules")
+
+
+# Public modules that load at their first use, and functions that stand in them.
+LAZY_MODULES = ("nn", "random", "testing")
+LAZY_FUNCTIONS = {"crosscheck": "testing"}
+
+
+def lazily(name: str) -> Any:
+    """A public module or function of poot by its name; AttributeError for another."""
+    if name in LAZY_MODULES:
+        return import_module(f"poot.{name}")
+    if name in LAZY_FUNCTIONS:
+        return getattr(import_module(f"poot.{LAZY_FUNCTIONS[name]}"), name)
+    raise AttributeError(f"module 'poot' has no attribute {name!r}")
 
 
 def optional_jax() -> Any | None:

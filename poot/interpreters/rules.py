@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from poot.interpreters import custom_rules, partial_control  # noqa: F401 (they fill)
+from poot.interpreters import (  # noqa: F401 (they fill the tables)
+    collective_rules,
+    custom_rules,
+    partial_control,
+)
 from poot.interpreters.batch.rules import batch
 from poot.interpreters.jvp.rules import jvp
 from poot.interpreters.partial import partial

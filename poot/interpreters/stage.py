@@ -65,7 +65,7 @@ class StagingInterpreter:
         if isinstance(origin, str):
             return origin
         op, source = origin
-        return f"made by `{_op_name(op)}` at {source}"
+        return f"made by `{op.plain_name}` at {source}"
 
     @property
     def constants(self) -> set[ValueId]:
@@ -155,9 +155,3 @@ class StagingInterpreter:
         value = self.builder.constant(type, payload, identity)
         self._origins[value] = "a constant from outside the function"
         return value
-
-
-def _op_name(op: Op) -> str:
-    """What a user calls the op: `exp` rather than Unary[EXP]."""
-    member = op.key.member
-    return op.name if member is None else str(member.value)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from poot.core.errors import ArgumentError, DonationError
+import numpy as np
+
+from poot.core.errors import ArgumentError, DonationError, NanError
 from poot.core.graph import Graph
+from poot.core.interpreter import interpreting
+from poot.core.source import user_source
 from poot.interpreters.array import Array
 from poot.interpreters.backend import Executable, backend
+from poot.interpreters.eager import EAGER
+from poot.interpreters.nans import has_nan
 from poot.interpreters.pytree import unflatten
+from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
     Parameters,
     ShapeDtypeStruct,
@@ -102,7 +109,10 @@ class Compiled:
             if isinstance(kind, SlotKind)
         )
         self._sync = trace.signature.settings.sync_checks
-        self._simple = not (self._slots or trace.donated or self._sync)
+        self._looks_for_nans = trace.signature.settings.debug_nans
+        self._simple = not (
+            self._slots or trace.donated or self._sync or self._looks_for_nans
+        )
 
     @property
     def graph(self) -> Graph:
@@ -163,12 +173,40 @@ class Compiled:
         buffers = self._buffers(leaves)
         if self._trace.donated:
             self._require_single_use(leaves)
+        if self._looks_for_nans:
+            for number in self._trace.donated:
+                # Its numbers may be needed once more.
+                buffers[number].shared = True
         results, completion = self._start(buffers, numbers)
+        if self._looks_for_nans:
+            self._require_numbers(leaves, results)
         for number in self._trace.donated:
             self._mark_donated(leaves[number], self._trace.paths[number])
         if self._sync:
             completion.check()
         return self._pack(results)
+
+    def _require_numbers(self, leaves: Sequence[Any], results: Sequence[Any]) -> None:
+        """NanError if a result has a NaN: of the op that gave it, by running op by op."""
+        trace = self._trace
+        if not any(map(has_nan, map(Array, results, trace.result_avals))):
+            return
+        self._op_by_op(leaves)
+        raise NanError(
+            f"NaN: `{trace.name}` gave it jitted, but not op by op ({user_source()})"
+        )
+
+    def _op_by_op(self, leaves: Sequence[Any]) -> list[Array]:
+        """What the graph as traced gives, each op run at once."""
+        graph = self._trace.graph
+        values = [
+            leaf
+            if type(leaf) is Array
+            else EAGER.lift(np.asarray(leaf).astype(graph.type(value).dtype.numpy))
+            for leaf, value in zip(leaves, graph.arguments, strict=True)
+        ]
+        with interpreting(EAGER):
+            return replay(graph, values)
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Any]:
         buffers: list[Any] = []

@@ -8,6 +8,7 @@ from poot.core.errors import ConcretizationError, PootError, TraceLeak
 from poot.core.interpreter import Interpreter
 from poot.core.source import user_source
 from poot.interpreters.aval import Aval, aval_of
+from poot.interpreters.opening import load_rules
 from poot.interpreters.tracer import AnyTracer
 
 
@@ -18,6 +19,7 @@ class TransformInterpreter:
     kind: ClassVar[str]
 
     def __init__(self, parent: Interpreter, function_name: str) -> None:
+        load_rules()
         self.parent = parent
         self.function_name = function_name
         self.is_finished = False

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from poot.core.errors import ArgumentError, ShapeError
 from poot.core.interpreter import current, interpreting
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
@@ -31,7 +30,7 @@ def vmap(
     fun: Callable[..., Any],
     in_axes: Any = 0,
     out_axes: Any = 0,
-    axis_name: Hashable | None = None,
+    axis_name: str | None = None,
     axis_size: int | None = None,
 ) -> Callable[..., Any]:
     """A function that runs `fun` on all examples of a batch at once.

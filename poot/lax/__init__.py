@@ -7,6 +7,17 @@ promotes and broadcasts.
 from poot.core.ops.matmul import (
     Precision,
 )
+from poot.interpreters.collectives import (
+    all_gather,
+    axis_index,
+    axis_size,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    psum,
+)
+from poot.interpreters.control.associative import associative_scan
 from poot.interpreters.control.choices import cond, switch
 from poot.interpreters.control.loops import fori_loop, map, scan, while_loop
 from poot.interpreters.custom import stop_gradient
@@ -165,13 +176,17 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all_gather",
     "argmax",
     "argmin",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bitcast_convert_type",
     "bitwise_and",
@@ -248,8 +263,13 @@ __all__ = [
     "nextafter",
     "pad",
     "padtype_to_pads",
+    "pmax",
+    "pmean",
+    "pmin",
     "population_count",
     "pow",
+    "ppermute",
+    "psum",
     "reciprocal",
     "reduce",
     "reduce_and",

@@ -179,15 +179,21 @@ def _scan_body(op: Scan, types: Sequence[TensorType]) -> Graph:
         else inner.element(block, index)
         for block, type in zip(blocks, types[fixed:], strict=True)
     ]
-    known = inner.inline(op.body, [*consts, *carries, *elements])
+    given = dict(zip(op.body.inputs, [*consts, *carries, *elements], strict=True))
+    # Rows of what stands elsewhere already are copies: here, before carries change.
+    copies = {
+        value: inner.copied(given[value])
+        for value in op.body.results[op.carries :]
+        if value in given
+    }
+    known = inner.inline(op.body, list(given.values()))
     made = [known[value] for value in op.body.results]
     for carry, following in zip(carries, made[: op.carries], strict=True):
         inner.state_next(carry, following)
-    # What stands somewhere else already, so that a row of it is a copy.
-    placed = {*carries, *consts, *elements, *made[: op.carries]}
-    for stack, y in zip(ys, made[op.carries :], strict=True):
+    for stack, value in zip(ys, op.body.results[op.carries :], strict=True):
+        y = copies.get(value, known[value])
         if stack is None:
-            inner.result(inner.copied(y) if y in placed else y)
+            inner.result(inner.copied(y) if y in made[: op.carries] else y)
         else:
             inner.state_next(stack, inner.with_element(stack, index, y))
     if words:

@@ -82,7 +82,8 @@ def _operands(dispatch: Dispatch) -> Iterator[tuple[bool, BufferRange]]:
                 f"kernel {kernel.name}: operand {operand.name} is {span}, whose "
                 "address changes from call to call, so that it must be indirect"
             )
-        yield span.space in TABLE_SPACES, span
+        # In the arena the range is the entry itself.
+        yield operand.indirect and span.space is not Space.ARENA, span
 
 
 class Resolver:

@@ -79,9 +79,9 @@ class Completion:
         packet = self._packet
         if packet is not None:
             failures += [
-                CheckError(f"{witness.message} ({witness.source})")
+                CheckError.of(witness.message, witness.source, word)
                 for witness in self._witnesses
-                if packet[witness.offset // 4]
+                if (word := packet[witness.offset // 4])
             ]
             if failures:
                 # The next call of the context starts from zeros.

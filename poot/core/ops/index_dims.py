@@ -37,6 +37,17 @@ class GatherDims(Parameters):
         """The axes of a result of `ndim` axes that run over the index vectors."""
         return tuple(axis for axis in range(ndim) if axis not in self.offset_dims)
 
+    @property
+    def scatter(self) -> ScatterDims:
+        """The axes of the scatter that writes where this gather reads."""
+        return ScatterDims(
+            self.offset_dims,
+            self.collapsed_slice_dims,
+            self.start_index_map,
+            self.operand_batching_dims,
+            self.start_indices_batching_dims,
+        )
+
     def check(self, where: str, operand: TensorType, indices: TensorType) -> None:
         """Raise ShapeError or DTypeError unless these are dims of such operands."""
         if not indices.dtype.is_integer:

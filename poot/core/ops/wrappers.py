@@ -53,6 +53,20 @@ class CustomVjp(Wrapper):
 
 @register
 @dataclass(frozen=True, slots=True)
+class CustomVmap(Wrapper):
+    """A function whose batching its user gave as a rule.
+
+    The first `captured` operands came from around the function; they must not be
+    batched.
+    """
+
+    rule: CustomRule
+    captured: int
+    name: ClassVar[str] = "custom_vmap"
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Remat(Wrapper):
     """A function of which reverse mode keeps the operands and computes the rest anew.
 
@@ -61,6 +75,15 @@ class Remat(Wrapper):
 
     policy: CustomRule | None
     name: ClassVar[str] = "remat"
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class CheckpointName(Wrapper):
+    """A value under a label that policies of `Remat` know it by."""
+
+    label: str
+    name: ClassVar[str] = "checkpoint_name"
 
 
 @register

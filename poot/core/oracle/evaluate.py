@@ -48,7 +48,8 @@ def evaluate_all(
         values = run(graph, inputs, kept, Arithmetic(flush), observe)
     for witness in graph.witnesses:
         if values[witness.value]:
-            raise CheckError(f"{witness.message} ({witness.source})")
+            word = int(values[witness.value])
+            raise CheckError.of(witness.message, witness.source, word)
     # Copies, since shape primitives give views of their operands.
     return Evaluation(
         tuple(np.array(values[v], order="C") for v in graph.results),

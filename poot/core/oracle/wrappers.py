@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from poot.core.op import Op
 from poot.core.ops.wrappers import (
+    CheckpointName,
     CustomJvp,
     CustomVjp,
+    CustomVmap,
     OptimizationBarrier,
     Remat,
     Wrapper,
@@ -14,7 +16,7 @@ from poot.core.oracle.evaluate import run
 from poot.core.oracle.table import Arithmetic, Array, impl
 
 
-@impl.define(CustomJvp, CustomVjp, Remat)
+@impl.define(CustomJvp, CustomVjp, CustomVmap, Remat, CheckpointName)
 def _wrapped(
     op: Wrapper, arithmetic: Arithmetic, *operands: Array
 ) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from poot.core.ops.control import Cond, Scan, While
 from poot.core.ops.elementwise import Clamp, CompareOp
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
-from poot.interpreters.batch.table import Axis, batch, in_front
+from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
 from poot.interpreters.graphs import Flags, batched_graph, exposed
 from poot.interpreters.nested import stage_closed
 from poot.interpreters.primitives import (
@@ -40,13 +40,20 @@ def _axes(given: Sequence[bool], words: int, axis: int = 0) -> list[Axis]:
 
 @functools.lru_cache(1024)
 def _settled(
-    body: Graph, size: int, batched: Flags, first: int, carries: int
+    body: Graph,
+    size: int,
+    batched: Flags,
+    first: int,
+    carries: int,
+    name: str | None,
 ) -> tuple[Graph, Flags, Flags]:
     """The body over a batch: a carry has one if its next value does, and back."""
     others = len(body.results) - carries
     while True:
         moving = batched[first : first + carries]
-        graph, given = batched_graph(body, size, batched, (*moving, *[False] * others))
+        graph, given = batched_graph(
+            body, size, batched, (*moving, *[False] * others), name
+        )
         if given[:carries] == moving:
             return graph, batched, given
         after = batched[first + carries :]
@@ -59,7 +66,7 @@ def _scan(
 ) -> Results:
     fixed = op.consts + op.carries
     body, batched, given = _settled(
-        op.body, size, _has_batch(axes), op.consts, op.carries
+        op.body, size, _has_batch(axes), op.consts, op.carries, batch_name()
     )
     values = [
         in_front(x, axis, size) if is_batched else x
@@ -93,10 +100,13 @@ def _cond(
     ]
     if axes[0] is not None:
         return _selected(op, size, in_front(index, axes[0], size), values, batched)
+    name = batch_name()
     wanted: Flags = (False,) * len(op.branches[0].results)
     for branch in op.branches:
-        wanted = batched_graph(branch, size, batched, wanted)[1]
-    over = Cond(tuple(batched_graph(b, size, batched, wanted)[0] for b in op.branches))
+        wanted = batched_graph(branch, size, batched, wanted, name)[1]
+    over = Cond(
+        tuple(batched_graph(b, size, batched, wanted, name)[0] for b in op.branches)
+    )
     found = over.bind(index, *values)
     return tuple(found), tuple(_axes(wanted, len(op.witnesses)))
 
@@ -114,7 +124,7 @@ def _selected(
     for which, branch in enumerate(op.branches):
         plain = exposed(branch)
         wanted = (True,) * len(plain.results)
-        graph, _ = batched_graph(plain, size, batched, wanted)
+        graph, _ = batched_graph(plain, size, batched, wanted, batch_name())
         found = replay(graph, values)
         own = compare(CompareOp.EQ, place, number(which, i32))
         words += [_worst(own, word) for word in found[count:]]
@@ -147,13 +157,13 @@ def _while(
 ) -> Results:
     first, consts = op.condition_consts, op.condition_consts + op.body_consts
     carries = len(operands) - consts
-    flags = _has_batch(axes)
+    flags, name = _has_batch(axes), batch_name()
     body, batched, given = _settled(
-        op.body, size, flags[first:], op.body_consts, carries
+        op.body, size, flags[first:], op.body_consts, carries, name
     )
     moving = batched[op.body_consts :]
     asks = (*flags[:first], *moving)
-    condition, asked = batched_graph(op.condition, size, asks, (False,))
+    condition, asked = batched_graph(op.condition, size, asks, (False,), name)
     if asked[0]:
         return _while_any(op, size, operands, axes)
     is_batched = (*flags[:first], *batched)
@@ -173,7 +183,7 @@ def _while_any(
     carries = len(operands) - consts
     flags = _has_batch(axes)
     fixed = flags[:consts]
-    over = _any_loop(op, size, fixed, carries)
+    over = _any_loop(op, size, fixed, carries, batch_name())
     values = [
         in_front(x, axis, size) if axis is not None else x
         for x, axis in zip(operands[:consts], axes[:consts], strict=True)
@@ -188,13 +198,17 @@ def _while_any(
 
 
 @functools.lru_cache(1024)
-def _any_loop(op: While, size: int, fixed: Flags, carries: int) -> While:
+def _any_loop(
+    op: While, size: int, fixed: Flags, carries: int, name: str | None
+) -> While:
     first, consts = op.condition_consts, len(fixed)
     all_carries = (True,) * carries
-    asks, _ = batched_graph(op.condition, size, (*fixed[:first], *all_carries), (True,))
+    asks, _ = batched_graph(
+        op.condition, size, (*fixed[:first], *all_carries), (True,), name
+    )
     plain = exposed(op.body)
     step, _ = batched_graph(
-        plain, size, (*fixed[first:], *all_carries), (True,) * len(plain.results)
+        plain, size, (*fixed[first:], *all_carries), (True,) * len(plain.results), name
     )
     messages = [w.message for w in op.body.witnesses]
     types = _over_batch(op, size, fixed)

@@ -39,13 +39,13 @@ def paired(
     dims: GatherDims, operand_axis: Axis, indices_axis: int, place: int
 ) -> GatherDims:
     """The batch as an axis of the indices, and of the operand if that has it."""
-    pairs = [
-        *zip(
+    pairs = list(
+        zip(
             all_lifted(dims.operand_batching_dims, operand_axis),
             all_lifted(dims.start_indices_batching_dims, indices_axis),
             strict=True,
         )
-    ]
+    )
     if operand_axis is not None:
         pairs = sorted([*pairs, (operand_axis, indices_axis)])
     return GatherDims(

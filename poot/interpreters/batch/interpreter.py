@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from poot.core.interpreter import Interpreter, interpreting
-from poot.core.op import Op
+from poot.core.op import Op, RuleTable
+from poot.core.ops.collectives import Collective
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.batch.table import Axis, batch
+from poot.interpreters.batch.table import Axis, batch, naming
 from poot.interpreters.primitives import broadcast, move_axis
 from poot.interpreters.transform import TransformInterpreter, TransformTracer
+
+# (op, operands, their axes) -> (results, their axes), for ops over the batch itself.
+CollectRule = Callable[
+    [Any, Sequence[Any], Sequence[Axis]], tuple[tuple[Any, ...], tuple[Axis, ...]]
+]
+collect: RuleTable[CollectRule] = RuleTable("collect")
 
 
 class BatchTracer(TransformTracer):
@@ -54,7 +61,7 @@ class BatchInterpreter(TransformInterpreter):
         parent: Interpreter,
         function_name: str,
         size: int,
-        axis_name: Hashable | None = None,
+        axis_name: str | None = None,
     ) -> None:
         super().__init__(parent, function_name)
         self.size = size
@@ -69,21 +76,22 @@ class BatchInterpreter(TransformInterpreter):
             else:
                 held.append(operand)
                 axes.append(None)
-        if all(axis is None for axis in axes) and not self.concerns(op):
+        if isinstance(op, Collective) and op.axis_name == self.axis_name:
+            with interpreting(self.parent):
+                outs, moved = collect[op.key](op, held, axes)
+            return self._traced(outs, moved)
+        if all(axis is None for axis in axes):
             outs = self.parent.process(op, tuple(held))
             return tuple([BatchTracer(self, out, None) for out in outs])
-        with interpreting(self.parent):
+        with interpreting(self.parent), naming(self.axis_name):
             outs, moved = batch[op.key](op, self.size, held, axes)
-        return tuple(
-            [
-                BatchTracer(self, out, axis)
-                for out, axis in zip(outs, moved, strict=True)
-            ]
-        )
+        return self._traced(outs, moved)
 
-    def concerns(self, op: Op) -> bool:
-        """Whether the op is about this very batch, whatever its operands."""
-        return False
+    def _traced(
+        self, outs: Sequence[Any], axes: Sequence[Axis]
+    ) -> tuple[BatchTracer, ...]:
+        pairs = zip(outs, axes, strict=True)
+        return tuple([BatchTracer(self, out, axis) for out, axis in pairs])
 
     def lift(self, value: Any, weak: bool = False) -> BatchTracer:
         if type(value) is BatchTracer and value.interpreter is self:

@@ -53,16 +53,6 @@ from poot.interpreters.primitives import (
 )
 
 
-def _scatter_dims(dims: GatherDims) -> ScatterDims:
-    return ScatterDims(
-        dims.offset_dims,
-        dims.collapsed_slice_dims,
-        dims.start_index_map,
-        dims.operand_batching_dims,
-        dims.start_indices_batching_dims,
-    )
-
-
 @batch.define(Scatter)
 def _scatter(
     op: Scatter, size: int, operands: Sequence[Any], axes: Sequence[Axis]
@@ -81,7 +71,7 @@ def _scatter(
         dims = paired(op.dims.gather, axis, indices_axis, place)
         # They are so within each example only.
         is_sorted = False
-    whole = replace(op, dims=_scatter_dims(dims), indices_are_sorted=is_sorted)
+    whole = replace(op, dims=dims.scatter, indices_are_sorted=is_sorted)
     updates = placed(updates, updates_axis, place, size)
     return (whole.bind(operand, indices, updates),), (axis,)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from poot.core.op import RuleTable
@@ -59,6 +61,29 @@ def placed(x: Any, axis: Axis, target: int, size: int) -> Any:
     if target:
         x = reshape(x, inserted(shape, target, 1))
     return broadcast(x, inserted(shape, target, size))
+
+
+class _Named(threading.local):
+    name: str | None = None
+
+
+_named = _Named()
+
+
+@contextmanager
+def naming(name: str | None) -> Iterator[None]:
+    """Within the block rules batch sub-graphs under this name."""
+    before = _named.name
+    _named.name = name
+    try:
+        yield
+    finally:
+        _named.name = before
+
+
+def batch_name() -> str | None:
+    """The name of the batch that the rule which asks works on."""
+    return _named.name
 
 
 def in_front(x: Any, axis: Axis, size: int) -> Any:

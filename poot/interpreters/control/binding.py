@@ -10,7 +10,6 @@ from poot.core.errors import ArgumentError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.ops.control import Cond, ControlOp
-from poot.interpreters import rules  # noqa: F401 (fills the tables)
 from poot.interpreters.aval import Aval
 from poot.interpreters.flat import FlatFunction, name_of
 from poot.interpreters.nested import stage_nested

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from poot.core.ops.index_dims import GatherDims, ScatterDims
+from poot.core.ops.index_dims import GatherDims
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode, GeneralGather
 from poot.core.ops.scatter import (
     DynamicUpdateSlice,
@@ -54,7 +54,7 @@ def _added(
     is_one = is_one_vector(indices)
     scatter = Scatter(
         ScatterOp.ADD,
-        scatter_dims(dims),
+        dims.scatter,
         _MODES[mode],
         indices_are_sorted=is_one,
         unique_indices=is_one,
@@ -65,17 +65,6 @@ def _added(
 def is_one_vector(indices: Any) -> bool:
     """Whether there is one index vector at most, so that no element is met twice."""
     return math.prod(type_of(indices).shape[:-1]) <= 1
-
-
-def scatter_dims(dims: GatherDims) -> ScatterDims:
-    """The axes of the scatter that writes where a gather reads."""
-    return ScatterDims(
-        dims.offset_dims,
-        dims.collapsed_slice_dims,
-        dims.start_index_map,
-        dims.operand_batching_dims,
-        dims.start_indices_batching_dims,
-    )
 
 
 @transpose.define(DynamicSlice)

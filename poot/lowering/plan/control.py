@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poot.core import dtypes
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, ControlOp, Scan, While
 from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, StateLoop, Switch
+from poot.core.ops.shape import Broadcast
 from poot.core.types import TensorType
 from poot.lowering.kernels.cursor import (
     Rows,
@@ -19,6 +22,7 @@ from poot.lowering.kernels.cursor import (
     index_of,
 )
 from poot.lowering.kernels.describe import alignment_of
+from poot.lowering.kernels.whole_loop import element_step, lower_whole_loop
 from poot.lowering.opened import opened
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import make_inner_frame
@@ -46,6 +50,9 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a Loop, whose body ends with the step of its cursor."""
     op, label = eqn.op, ctx.label
     assert isinstance(op, CountedLoop)
+    step = element_step(op) if op.trips else None
+    if step is not None and lower_whole_loop(ctx, eqn, step):
+        return
     inputs = op.body.inputs
     places = _state_places(ctx, eqn)
     xs = [_contiguous(ctx, x) for x in eqn.inputs[len(eqn.inputs) - op.rows :]]
@@ -53,16 +60,18 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     if not op.trips:
         return
     rows = [Rows(view) for view in (*xs, *ys)]
+    moves = bool(rows or op.body.uses().get(inputs[0]))
     cursor = ctx.scratch(TensorType((cursor_bytes(rows),), dtypes.uint8)).range
     ctx.label = f"{label}: cursor"
-    begin(ctx, cursor, rows, op.trips - 1 if op.reverse else 0)
+    if moves:
+        begin(ctx, cursor, rows, op.trips - 1 if op.reverse else 0)
     places[inputs[0]] = View(index_of(cursor), Layout.dense(()), INDEX.dtype)
     moving = [
         ctx.row(each.view, entry_of(cursor, number)) for number, each in enumerate(rows)
     ]
     places.update(zip(inputs[len(inputs) - op.rows :], moving, strict=False))
     body = _planned(ctx, op.body, places, moving[op.rows :])
-    if rows or op.body.uses().get(inputs[0]):
+    if moves:
         body.label = ctx.label
         advance(body, cursor, rows, -1 if op.reverse else 1)
     ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
@@ -162,17 +171,32 @@ def _state_places(ctx: PlanContext, eqn: Eqn) -> dict[ValueId, View]:
         places[value] = _placed(ctx, operand)
     for state, out in zip(op.states, eqn.outs, strict=False):
         places[state] = _begun(ctx, eqn, out)
+    _fill(ctx, eqn)
     return places
+
+
+def _fill(ctx: PlanContext, eqn: Eqn) -> None:
+    """Write all states that begin as literals, by one launch."""
+    assert isinstance(eqn.op, StateLoop)
+    builder = Builder()
+    outs = []
+    for operand, out in zip(eqn.inputs[: eqn.op.started], eqn.outs, strict=False):
+        if isinstance(operand, Scalar):
+            builder.result(*builder.emit(Broadcast(()), (operand,)))
+            outs.append(ctx.output(out))
+    if outs:
+        ctx.run(builder.finish(), [], outs)
 
 
 def _begun(ctx: PlanContext, eqn: Eqn, out: ValueId) -> View:
     """The place of a state, in the operand's own buffer where it is of no more use."""
     operand = initial_state(eqn, out)
-    if operand is None:
+    if operand is None or isinstance(operand, Scalar):
         return ctx.output(out)
     source = ctx.view(operand)
+    assert isinstance(source, View)
     is_free = not ctx.is_stored(out) and eqn.inputs.count(operand) == 1
-    if is_free and isinstance(source, View) and source.is_dense and ctx.dies(operand):
+    if is_free and source.is_dense and ctx.dies(operand):
         ctx.place(out, source)
         return source
     target = ctx.output(out)
