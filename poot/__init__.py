@@ -16,6 +16,7 @@ from poot.interpreters.api import (
     evaluate,
 )
 from poot.interpreters.array import Array
+from poot.interpreters.callbacks import effects_barrier, pure_callback
 from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
@@ -42,7 +43,7 @@ from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
-    from poot import nn, random, testing
+    from poot import debug, nn, random, testing
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -65,10 +66,12 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "custom_vmap",
+    "debug",
     "device_get",
     "device_put",
     "devices",
     "disable_jit",
+    "effects_barrier",
     "errors",
     "eval_shape",
     "evaluate",
@@ -87,6 +90,7 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "pure_callback",
     "random",
     "remat",
     "testing",
