@@ -1,6 +1,6 @@
 """What a jitted call on 16 floats costs above a bare submit and wait.
 
-    .venv/bin/python benchmarks/call_overhead.py
+.venv/bin/python benchmarks/call_overhead.py
 """
 
 from __future__ import annotations

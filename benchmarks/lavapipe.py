@@ -21,9 +21,12 @@ import numpy as np
 import poot
 import poot.numpy as jnp
 from call_overhead import overhead_microseconds
+from cases import chain, matmul, mlp_arguments, mlp_loss, rms_norm, softmax
 from copy_kernels import SHAPES, copy_program
-from iree_matmul import matmul_milliseconds_alone
+from empty_launches import empty_launches
+from iree_alone import milliseconds_alone
 from poot.interpreters.backend import backend
+from poot.lowering.program import Loop
 from poot.vulkan.device import Device
 from poot.vulkan.executable import Executable
 from timing import medians
@@ -31,7 +34,8 @@ from timing import medians
 ELEMENTS = 1 << 22
 ROWS, COLUMNS = 4096, 1024
 SIDE = 1024
-EPSILON = 1e-6
+WIDTH = 512
+STEPS, CELL = 1000, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +59,6 @@ class Measure:
             f"{self.name:22} {self.value:10.3f} {self.reference:10.3f} {self.unit:3} "
             f"{self.figure:8.3f} <= {self.bound:6.2f}  {verdict}"
         )
-
-
-# --- what is measured, written against NumPy's names of either library ------
-
-
-def chain(np_like, x):
-    return np_like.tanh(1.5 * x + 0.5) * np_like.exp(-(x * x)) + x
-
-
-def rms_norm(np_like, x, weight):
-    mean = np_like.mean(x * x, axis=-1, keepdims=True)
-    return x / np_like.sqrt(mean + EPSILON) * weight
-
-
-def softmax(np_like, x):
-    e = np_like.exp(x - np_like.max(x, axis=-1, keepdims=True))
-    return e / np_like.sum(e, axis=-1, keepdims=True)
-
-
-def matmul(np_like, a, b):
-    return np_like.matmul(a, b)
 
 
 def on_poot(function: Callable, *arguments: np.ndarray) -> Callable[[], poot.Array]:
@@ -131,17 +114,86 @@ def measure_memory_bound(device: Device, rounds: int) -> list[Measure]:
 
 
 def measure_matmul(rounds: int) -> Measure:
-    """poot between two runs of IREE in processes of their own.
-
-    Once IREE has run, its threads poll for ever and take the cores from others.
-    """
+    """poot between two runs of IREE in processes of their own."""
     random = np.random.default_rng(1)
     a, b = (random.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
-    theirs = matmul_milliseconds_alone(SIDE, rounds)
-    taken = medians({"poot": on_poot(matmul, a, b)}, rounds=rounds)
-    theirs += matmul_milliseconds_alone(SIDE, rounds)
+    run = on_poot(matmul, a, b)
+    return between_iree("matmul 1024^3 / IREE", "matmul", SIDE, run, rounds, 0.7)
+
+
+def between_iree(
+    name: str,
+    case: str,
+    size: int,
+    run: Callable[[], object],
+    rounds: int,
+    bound: float,
+) -> Measure:
+    theirs = milliseconds_alone(case, size, rounds)
+    taken = medians({"poot": run}, rounds=rounds)
+    theirs += milliseconds_alone(case, size, rounds)
     ours, other = taken["poot"] * 1e3, statistics.median(theirs)
-    return Measure("matmul 1024^3 / IREE", ours, other, "ms", ours / other, 0.7)
+    return Measure(name, ours, other, "ms", ours / other, bound)
+
+
+def measure_gradient(rounds: int) -> Measure:
+    """Of a small network by its weights, checked against f64 differences."""
+    *weights, x, y = mlp_arguments(WIDTH)
+    gradient = poot.jit(poot.grad(lambda ws, x, y: mlp_loss(jnp, ws, x, y)))
+    arrays = [poot.device_put(a) for a in weights], *map(poot.device_put, (x, y))
+    _check_gradient(gradient(*arrays), weights, x, y)
+
+    def run() -> object:
+        return gradient(*arrays)[0].block_until_ready()
+
+    name = "MLP gradient / IREE"
+    return between_iree(name, "mlp_gradient", WIDTH, run, rounds, 0.9)
+
+
+def _check_gradient(found, weights, x, y) -> None:
+    """By central differences in f64 along a random direction."""
+    random = np.random.default_rng(3)
+    exact = [w.astype(np.float64) for w in weights]
+    way = [random.standard_normal(w.shape) for w in exact]
+
+    def loss(step: float) -> float:
+        moved = [w + step * d for w, d in zip(exact, way, strict=True)]
+        return float(mlp_loss(np, moved, x.astype(np.float64), y.astype(np.float64)))
+
+    slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    given = sum(
+        float((np.asarray(g, np.float64) * d).sum())
+        for g, d in zip(found, way, strict=True)
+    )
+    np.testing.assert_allclose(given, slope, rtol=1e-4)
+
+
+def measure_scan(device: Device, rounds: int) -> Measure:
+    """A step of a small cell, against as many empty launches in the same run."""
+    weights = jnp.eye(CELL) * 0.9
+
+    def cell(h, x):
+        return jnp.tanh(weights @ h + x), None
+
+    def scanned(length: int) -> tuple[Callable[[], object], int]:
+        jitted = poot.jit(lambda h, xs: poot.lax.scan(cell, h, xs)[0])
+        h, xs = jnp.zeros(CELL), jnp.ones((length, CELL))
+        loops = [
+            node
+            for node in jitted.lower(h, xs).compile().program.body
+            if isinstance(node, Loop)
+        ]
+        launches = sum(len(loop.body) for loop in loops)
+        return lambda: jitted(h, xs).block_until_ready(), launches
+
+    none, _ = scanned(0)
+    steps, launches = scanned(STEPS)
+    runs = {"none": none, "steps": steps} | empty_launches(device, STEPS)
+    taken = medians(runs, rounds=rounds)
+    step = (taken["steps"] - taken["none"]) / STEPS * 1e6
+    empty = (taken["all empty"] - taken["1 empty"]) / STEPS * 1e6
+    name = f"scan step, {launches} launches"
+    return Measure(name, step, launches * empty, "us", step / launches / empty, 1.5)
 
 
 def measure_overhead() -> Measure:
@@ -172,6 +224,8 @@ def main() -> int:
     measures = [measure_import(arguments.rounds)]
     measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
+    measures.append(measure_gradient(max(5, arguments.rounds // 2)))
+    measures.append(measure_scan(device, arguments.rounds))
     measures.append(measure_overhead())
     print(f"{'':22} {'poot':>10} {'reference':>10}     {'figure':>8}    {'bound':>6}")
     print("\n".join(str(measure) for measure in measures))

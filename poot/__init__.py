@@ -6,6 +6,7 @@ from poot import lax, numpy, tree
 from poot.core import errors
 from poot.core.graph import Graph
 from poot.core.source import named_scope
+from poot.interpreters import checkpoint_policies
 from poot.interpreters.api import (
     block_until_ready,
     clear_caches,
@@ -21,6 +22,7 @@ from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
     checkpoint,
+    checkpoint_name,
     closure_convert,
     custom_jvp,
     custom_vjp,
@@ -59,6 +61,8 @@ __all__ = [
     "block_until_ready",
     "check",
     "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
     "clear_caches",
     "closure_convert",
     "config",

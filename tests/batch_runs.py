@@ -59,11 +59,11 @@ class Recording:
         raise AssertionError("no rule reports anything")
 
 
-def apply(op: Op, operands: Sequence[Array]) -> tuple[Array, ...]:
+def apply(op: Op, operands: Sequence[Array], flush: bool = False) -> tuple[Array, ...]:
     """The results of an op by the oracle, which are of the types that it infers."""
     inferred = op.infer_all(*map(type_of, operands))
     with np.errstate(all="ignore"):
-        made = impl[op.key](op, Arithmetic(), *operands)
+        made = impl[op.key](op, Arithmetic(flush), *operands)
     results = tuple(made) if op.multiple_results else (made,)
     assert tuple(map(type_of, results)) == inferred, op
     return results

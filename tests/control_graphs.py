@@ -280,6 +280,89 @@ SORTS = """
     result %7
 """
 
+# One kernel: scalars that every invocation computes, donated ones among them, vectors,
+# what is repeated, and elements by a number that changes.
+WHOLE = """
+    state %0: f32[]
+    state %1: f32[3,8]
+    device %2: f32[8]
+    device %3: f32[5]
+    device %4: f32[5,3,8]
+    device %5: i32[]
+    %12: bool[3,8] = broadcast[shape=(3, 8)](1:bool)
+    %6: f32[], %7: f32[3,8], %8: bool[3,8], %9: i32[], %10: f32[5], %11: f32[5,3,8] =
+    scan[body=graph {
+      device %0: f32[8]
+      device %1: f32[5]
+      device %2: f32[]
+      device %3: f32[3,8]
+      device %4: bool[3,8]
+      device %5: i32[]
+      device %6: f32[]
+      device %7: f32[3,8]
+      %8: i32[] = binary[op=add](%5, 1:i32)
+      %9: f32[1] = dynamic_slice[sizes=(1)](%1, %8)
+      %10: f32[] = reshape[shape=()](%9)
+      %11: f32[] = binary[op=add](%2, %6)
+      %12: f32[8] = binary[op=mul](%0, 2.0:f32)
+      %13: f32[3,8] = binary[op=add](%3, %12)
+      %14: f32[3,8] = binary[op=add](%13, %7)
+      %15: f32[3,8] = binary[op=sub](%14, %11)
+      %16: bool[3,8] = compare[op=gt](%15, %3)
+      %17: bool[3,8] = binary[op=xor](%16, %4)
+      %18: f32[3,8] = select(%17, %15, %10)
+      result %11
+      result %18
+      result %17
+      result %8
+      result %10
+      result %15
+    }, length=5, consts=2, carries=4, reverse=true](%2, %3, %0, %1, %12, %5, %3, %4)
+    result %6
+    result %8
+    result %9
+    result %10
+    result %11
+    next %0 = %6
+    next %1 = %7
+"""
+
+# More iterations than one launch runs; a scalar goes from launch to launch.
+LONG = """
+    device %0: i32[]
+    device %1: i32[10]
+    device %2: i32[4100]
+    %3: i32[], %4: i32[10], %5: i32[4100] = scan[body=graph {
+      device %0: i32[]
+      device %1: i32[10]
+      device %2: i32[]
+      %3: i32[] = binary[op=add](%0, %2)
+      %4: i32[10] = binary[op=xor](%1, %3)
+      result %3
+      result %4
+      result %3
+    }, length=4100, consts=0, carries=2, reverse=false](%0, %1, %2)
+    result %3
+    result %4
+    result %5
+"""
+
+# A body with a loop of its own.
+INNER_LOOPS = """
+    device %0: i32[40]
+    device %1: i32[1100,40]
+    %2: i32[40], %3: i32[1100,40] = scan[body=graph {
+      device %0: i32[40]
+      device %1: i32[40]
+      %2: i32[40] = binary[op=gcd](%0, %1)
+      %3: i32[40] = binary[op=add](%2, 30:i32)
+      result %3
+      result %2
+    }, length=1100, consts=0, carries=1, reverse=false](%0, %1)
+    result %2
+    result %3
+"""
+
 TEXTS = {
     "nested scans": NESTED_SCANS,
     "scan in cond in scan": SCAN_IN_COND_IN_SCAN,
@@ -290,6 +373,9 @@ TEXTS = {
     "state": STATE,
     "no iterations": NO_ITERATIONS,
     "sorts": SORTS,
+    "whole": WHOLE,
+    "long": LONG,
+    "inner loops": INNER_LOOPS,
 }
 
 

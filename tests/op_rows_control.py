@@ -32,8 +32,13 @@ _FEW: dict[str, Any] = {"domains": ((0.0, 6.0),), "whole": True, "anywhere": Fal
 def scan_body(element: TensorType) -> Graph:
     """Keeps the maximum and the minimum, which change places; gives a bounded x.
 
-    The check fails where x exceeds the const.
+    Of matrices the bounded x is largest so far, which no element tells for itself. The
+    check fails in the iteration in which the counter exceeds three.
     """
+    y, along = "%7", ""
+    if element.ndim == 2:
+        y = "%11"
+        along = f"%11: {element} = cumulative[op=max, axis=0, reverse=false](%7)"
     return Graph.parse(f"""graph {{
       device %0: {element}
       device %1: {element}
@@ -46,10 +51,11 @@ def scan_body(element: TensorType) -> Graph:
       %8: i32[] = binary[op=add](%3, 1:i32)
       %9: bool[] = compare[op=gt](%8, 3:i32)
       %10: i32[] = cast[to=i32](%9)
+      {along}
       result %6
       result %5
       result %8
-      result %7
+      result {y}
       result %3
       witness %10 "more than three"
     }}""")
@@ -61,6 +67,8 @@ def _scan(
     ys, counts, word = np.zeros_like(xs), np.zeros(op.length, np.int32), 0
     for i in sorted(range(op.length), reverse=op.reverse):
         ys[i], counts[i] = np.minimum(const, xs[i]), count
+        if const.ndim == 2:
+            ys[i] = np.maximum.accumulate(ys[i], axis=0)
         a, b = np.minimum(b, xs[i]), np.maximum(a, xs[i])
         count = np.asarray(count + 1, np.int32)
         if count > 3 and not word:
@@ -72,6 +80,7 @@ def _scan_cases(dtype: DType) -> list[Case]:
     cases = []
     for shape, length, reverse in (
         ((3, 5), 4, False),
+        ((4, 8), 3, True),
         ((7,), 3, True),
         ((), 5, False),
         ((2, 1), 0, False),
@@ -166,6 +175,7 @@ def _cond_cases(dtype: DType) -> list[Case]:
 def _counted_cases(dtype: DType) -> list[Case]:
     cases = []
     for case in _scan_cases(dtype):
+        assert isinstance(case.op, Scan)
         graph = opened(case.op, case.types)
         for eqn in graph.eqns:
             if isinstance(eqn.op, CountedLoop):

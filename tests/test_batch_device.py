@@ -16,7 +16,7 @@ from tests.backends import device_backend, forbid_oracle
 from tests.batch_runs import apply, axes_of, chosen, examples_of, row_dtype
 from tests.op_row import Case, OpRow
 from tests.op_table import ROWS
-from tests.table_runs import assert_within
+from tests.table_runs import assert_within, keeps_subnormals
 
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
@@ -52,12 +52,13 @@ def applications(row: OpRow) -> list[Applied]:
 @pytest.mark.parametrize("row", one_an_op(), ids=str)
 def test_rules(row: OpRow, monkeypatch: pytest.MonkeyPatch) -> None:
     applied = applications(row)
+    flush = not keeps_subnormals()
     expected = []
     for case, _, operands in applied:
         each = [
             [x[n] if isinstance(x, list) else x for x in operands] for n in range(SIZE)
         ]
-        expected.append([apply(case.op, xs) for xs in each])
+        expected.append([apply(case.op, xs, flush) for xs in each])
     places: list[Any] = []
 
     def all_rules(given: list[list[Any]]) -> list[Any]:

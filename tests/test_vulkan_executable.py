@@ -145,6 +145,28 @@ def test_constants_passed_through_are_shared(device: Device) -> None:
     executable.close()
 
 
+def test_constants_outlive_the_calls_that_read_them(device: Device) -> None:
+    """Their memory is not written to anew while work goes on, if nobody holds them."""
+    count = 1 << 12
+    slow = count_up_program(device.info, count, 8, slow=True)
+    ends = whole(Space.CONST, 0, floats(count)), whole(Space.RESULT, 1, floats(count))
+    program = replace(
+        slow,
+        body=(*slow.body, Copy(*ends)),
+        results=(*slow.results, ResultSpec(floats(count))),
+        consts=(floats(count),),
+    )
+    ones = np.ones(count, np.float32)
+    executable = Executable(device, program, [device.upload(ones)])
+    state = device.upload(np.zeros(count, np.float32))
+    (_, result), completion = executable.call([state])
+    del executable
+    others = [device.upload(np.full(count, 2, np.float32)) for _ in range(4)]
+    assert not completion.done()
+    assert np.all(fetch(device, result) == 1)
+    assert all(np.all(fetch(device, other) == 2) for other in others)
+
+
 def test_arrays_without_elements(device: Device) -> None:
     program = Program(body=(), inputs=(floats(0),), results=(ResultSpec(floats(0)),))
     executable = Executable(device, program)

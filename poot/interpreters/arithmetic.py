@@ -174,9 +174,15 @@ def _float_remainder(promoted: Promoted) -> Any:
     moved = _apply(BinaryOp.ADD, rest, y)
     rest = Select().bind(_signs_differ(rest, y, promoted.dtype), moved, rest)
     # A remainder of zero has the divisor's sign too.
-    zero = Scalar.of(0, promoted.dtype)
-    signed_zero = _apply(BinaryOp.COPYSIGN, zero, y)
-    return Select().bind(_apply(CompareOp.EQ, rest, zero), signed_zero, rest)
+    return with_sign_of_zero(rest, y, promoted.dtype)
+
+
+def with_sign_of_zero(x: Any, sign: Any, dtype: DType) -> Any:
+    """`x`, but where it is zero with the sign of `sign`; in `x` its slope is 1."""
+    one = _apply(BinaryOp.COPYSIGN, Scalar.of(1, dtype), sign)
+    # -0.0 + 0.0 is 0.0.
+    upright = _apply(BinaryOp.ADD, _apply(BinaryOp.MUL, x, one), Scalar.of(0, dtype))
+    return _apply(BinaryOp.MUL, upright, one)
 
 
 def _float_floor_divide(promoted: Promoted) -> Any:

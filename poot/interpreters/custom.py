@@ -14,8 +14,13 @@ from poot.core.errors import ArgumentError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.op import CustomRule, Op
-from poot.core.ops.wrappers import CustomJvp, CustomVjp, CustomVmap, Remat
-from poot.core.types import TensorType
+from poot.core.ops.wrappers import (
+    CheckpointName,
+    CustomJvp,
+    CustomVjp,
+    CustomVmap,
+    Remat,
+)
 from poot.interpreters.array import Array
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import (
@@ -25,9 +30,9 @@ from poot.interpreters.flat import (
     require_callable,
     values_of,
 )
-from poot.interpreters.graphs import exposed
+from poot.interpreters.graphs import exposed, identity
 from poot.interpreters.jvp.table import Tangent, instantiated
-from poot.interpreters.nested import Nested, stage_closed, stage_nested
+from poot.interpreters.nested import Nested, stage_nested
 from poot.interpreters.primitives import type_of, zeros
 from poot.interpreters.pytree import (
     TreeDef,
@@ -405,8 +410,8 @@ class custom_vmap(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rule is None:
             raise ArgumentError(
-                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; give "
-                "it by def_vmap"
+                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; "
+                "give it by def_vmap"
             )
         whole = self._arguments(args, kwargs)
         if current() is EAGER:
@@ -441,8 +446,7 @@ class custom_vmap(_Custom):
         outs, out_tree = flatten(made[0])
         if by_sorted_keys(out_tree) != result_tree:
             raise ArgumentError(
-                f"{where} gave a result of the tree {out_tree}, takes "
-                f"{result_tree}"
+                f"{where} gave a result of the tree {out_tree}, takes {result_tree}"
             )
         given = prefix_leaves(made[1], made[0], f"{where}: out_batched")
         return values_of(where, outs, out_tree), [bool(flag) for flag in given]
@@ -458,11 +462,6 @@ def _zero_rule(around: Any, primals: Any, tangents: Any) -> tuple[list[Any], lis
 _STOP = CustomRule("stop_gradient", (_zero_rule,))
 
 
-@functools.lru_cache(256)
-def _identity(type: TensorType) -> Graph:
-    return stage_closed(lambda x: [x], [type], "stop_gradient")
-
-
 def stop_gradient(x: Any) -> Any:
     """The tree itself, whose derivatives are zero."""
 
@@ -470,7 +469,7 @@ def stop_gradient(x: Any) -> Any:
         (value,) = values_of("stop_gradient", [leaf], flatten(leaf)[1])
         if current() is EAGER or not _is_float(value):
             return value
-        (found,) = CustomJvp(_identity(type_of(value)), _STOP, 0).bind(value)
+        (found,) = CustomJvp(identity(type_of(value)), _STOP, 0).bind(value)
         return found.with_weak(value.aval.weak)
 
     return map(stopped, x)
@@ -522,6 +521,19 @@ def checkpoint(
         return unflatten(flat.result_tree, results)
 
     return checkpointed
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The tree itself, its leaves known to policies of `checkpoint` by this name."""
+
+    def named(leaf: Any) -> Any:
+        (value,) = values_of("checkpoint_name", [leaf], flatten(leaf)[1])
+        if current() is EAGER:
+            return value
+        (found,) = CheckpointName(identity(type_of(value)), name).bind(value)
+        return found.with_weak(value.aval.weak)
+
+    return map(named, x)
 
 
 # --- closure_convert --------------------------------------------------------

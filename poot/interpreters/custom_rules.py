@@ -14,6 +14,7 @@ from poot.core.graph import Graph
 from poot.core.interpreter import current, interpreting
 from poot.core.op import CustomRule
 from poot.core.ops.wrappers import (
+    CheckpointName,
     CustomJvp,
     CustomTangent,
     CustomVjp,
@@ -34,12 +35,13 @@ from poot.interpreters.graphs import (
     Flags,
     batched_graph,
     chosen,
+    identity,
     jvp_graph,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 from poot.interpreters.linearize import jvp_flat
 from poot.interpreters.partial import PartialInterpreter, partial
-from poot.interpreters.primitives import reduce_sum, zeros
+from poot.interpreters.primitives import reduce_sum, type_of, zeros
 from poot.interpreters.replay import replay
 from poot.interpreters.transpose.backward import backward
 from poot.interpreters.transpose.table import Cotangent, Linear, transpose
@@ -49,7 +51,7 @@ Results = tuple[tuple[Any, ...], tuple[Tangent, ...]]
 # --- op by op ---------------------------------------------------------------
 
 
-@transient.define(CustomJvp, CustomVjp, CustomVmap, Remat)
+@transient.define(CustomJvp, CustomVjp, CustomVmap, Remat, CheckpointName)
 def _body(op: Wrapper, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(replay(op.body, list(map(current().lift, operands))))
 
@@ -149,6 +151,13 @@ def _remat(op: Remat, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Re
     return outs, tuple(next(found) if is_given else None for is_given in given)
 
 
+@jvp.define(CheckpointName)
+def _named(
+    op: CheckpointName, primals: Sequence[Any], tangents: Sequence[Tangent]
+) -> Results:
+    return tuple(op.bind(*primals)), tuple(tangents)
+
+
 @jvp.define(OptimizationBarrier)
 def _barrier(
     op: OptimizationBarrier, primals: Sequence[Any], tangents: Sequence[Tangent]
@@ -162,7 +171,7 @@ def _barrier(
 # --- partial evaluation -----------------------------------------------------
 
 
-@partial.define(CustomJvp, CustomVjp, CustomVmap)
+@partial.define(CustomJvp, CustomVjp, CustomVmap, CheckpointName)
 def _opened(
     interpreter: PartialInterpreter, op: Wrapper, operands: Sequence[Any]
 ) -> tuple[Any, ...]:
@@ -238,7 +247,7 @@ def _type(x: Any) -> Any:
     return x.type if isinstance(x, Linear) else x.aval.type
 
 
-@transpose.define(CustomJvp, CustomVjp, CustomVmap)
+@transpose.define(CustomJvp, CustomVjp, CustomVmap, CheckpointName)
 def _linear_body(
     op: Wrapper, cotangents: Sequence[Cotangent], operands: Sequence[Any]
 ) -> tuple[Cotangent, ...]:
@@ -427,6 +436,14 @@ def _batched_remat(
     )
     found = replace(op, body=body).bind(*values)
     return tuple(found), tuple(0 if g else None for g in given)
+
+
+@batch.define(CheckpointName)
+def _batched_name(
+    op: CheckpointName, size: int, operands: Sequence[Any], axes: Sequence[Axis]
+) -> tuple[tuple[Any, ...], tuple[Axis, ...]]:
+    (x,) = operands
+    return tuple(replace(op, body=identity(type_of(x))).bind(x)), tuple(axes)
 
 
 @batch.define(OptimizationBarrier)

@@ -57,6 +57,12 @@ def widened(graph: Graph, types: Sequence[TensorType]) -> Graph:
 
 
 @functools.lru_cache(_CACHED)
+def identity(type: TensorType) -> Graph:
+    """The graph that gives its one input."""
+    return stage_closed(lambda x: [x], [type], "the identity")
+
+
+@functools.lru_cache(_CACHED)
 def exposed(graph: Graph) -> Graph:
     """The graph without witnesses: their words are its last results."""
     words = [witness.value for witness in graph.witnesses]

@@ -79,6 +79,7 @@ def jacfwd(
         def push(tangents: Any) -> Any:
             return jvp(of_chosen, (chosen,), (tangents,), has_aux)
 
+        push.__name__ = name_of(fun)
         out_axes = (None, -1, None) if has_aux else (None, -1)
         found = vmap(push, out_axes=out_axes)(basis)
 

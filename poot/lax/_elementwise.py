@@ -21,6 +21,7 @@ from poot.core.ops.elementwise import (
 )
 from poot.interpreters import arithmetic
 from poot.interpreters.arithmetic import multiply, power, unary
+from poot.interpreters.custom import custom_jvp
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import (
     as_value,
@@ -89,12 +90,21 @@ def square(x: Any) -> Value:
     return multiply(x, x)
 
 
+@custom_jvp
 def logistic(x: Any) -> Value:
     """1 / (1 + exp(-x))."""
     value = as_value(x, "lax.logistic")
     dtype = value.type.dtype
     e = unary(UnaryOp.EXP, unary(UnaryOp.NEG, cast_to(value, dtype.compute)))
     return cast_to(unary(UnaryOp.RECIP, arithmetic.add(e, 1.0)), dtype)
+
+
+@logistic.defjvp
+def _logistic_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """By the result, which does not overflow as exp(-x) does."""
+    y = logistic(*primals)
+    (dx,) = tangents
+    return y, multiply(dx, multiply(y, arithmetic.subtract(1.0, y)))
 
 
 class RoundingMethod(enum.Enum):

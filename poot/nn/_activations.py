@@ -12,6 +12,7 @@ from typing import Any
 import poot.numpy as jnp
 from poot import lax
 from poot.core.errors import DTypeError, ShapeError
+from poot.interpreters.custom import custom_jvp
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import as_value, cast_to, dtype_of, inexact
 from poot.interpreters.shaping import canonical_axis
@@ -31,14 +32,28 @@ def identity(x: Any) -> Value:
 # --- of relu's kind ---------------------------------------------------------
 
 
+@custom_jvp
 def relu(x: Any) -> Value:
     """max(x, 0); its derivative at 0 is 0."""
     return jnp.maximum(x, 0)
 
 
+@relu.defjvp
+def _relu_jvp(primals: Any, tangents: Any) -> tuple[Value, Value]:
+    (x,), (dx,) = primals, tangents
+    return relu(x), jnp.where(x > 0, dx, 0)
+
+
+@custom_jvp
 def relu6(x: Any) -> Value:
     """min(max(x, 0), 6); its derivatives at 0 and 6 are 0."""
     return jnp.minimum(jnp.maximum(x, 0), 6.0)
+
+
+@relu6.defjvp
+def _relu6_jvp(primals: Any, tangents: Any) -> tuple[Value, Value]:
+    (x,), (dx,) = primals, tangents
+    return relu6(x), jnp.where((x > 0) & (x < 6), dx, 0)
 
 
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Value:
@@ -75,7 +90,8 @@ def sigmoid(x: Any) -> Value:
         raise DTypeError(
             f"nn.sigmoid: takes floats, given {dtype_of(x).dtype}; cast with .astype(…)"
         )
-    return lax.logistic(x)
+    found: Value = lax.logistic(x)
+    return found
 
 
 def log_sigmoid(x: Any) -> Value:
@@ -109,7 +125,8 @@ def glu(x: Any, axis: int = -1) -> Value:
 
 def hard_sigmoid(x: Any) -> Value:
     """relu6(x + 3) / 6."""
-    return relu6(as_value(x, "nn.hard_sigmoid") + 3.0) / 6.0
+    clipped: Value = relu6(as_value(x, "nn.hard_sigmoid") + 3.0)
+    return clipped / 6.0
 
 
 def hard_silu(x: Any) -> Value:
@@ -186,5 +203,8 @@ def gelu(x: Any, approximate: bool = True) -> Value:
 def log1mexp(x: Any) -> Value:
     """log(1 - exp(-x)) of x above 0, precise next to 0 and for large x."""
     x = as_value(x, "nn.log1mexp")
+    # Where the branch that is not taken is infinite, so are its derivatives.
+    is_small = x < math.log(2)
     by_difference = jnp.log(-jnp.expm1(-x))
-    return jnp.where(x < math.log(2), by_difference, jnp.log1p(-jnp.exp(-x)))
+    far = jnp.where(is_small, 1.0, x)
+    return jnp.where(is_small, by_difference, jnp.log1p(-jnp.exp(-far)))

@@ -23,6 +23,7 @@ from poot.interpreters.arithmetic import (
     select,
     subtract,
     unary,
+    with_sign_of_zero,
 )
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import (
@@ -148,7 +149,7 @@ def modf(x: Any) -> tuple[Value, Value]:
     rest = subtract(x, whole)
     # Nothing is left of an infinity, though inf - inf is NaN.
     rest = select(unary(UnaryOp.ISINF, x), 0.0, rest)
-    rest = binary(BinaryOp.COPYSIGN, rest, x)
+    rest = with_sign_of_zero(rest, x, dtype_of(rest).dtype)
     return result_of(promoted, rest), result_of(promoted, whole)
 
 

@@ -14,6 +14,7 @@ from poot.interpreters.arithmetic import (
     binary_inexact,
     equal,
     greater,
+    less,
     not_equal,
     promote_numbers,
     select,
@@ -263,11 +264,13 @@ def _logaddexp2(x: Any, y: Any) -> Value:
 
 def _log_of_sum(x: Any, y: Any, tail: Callable[[Value], Value]) -> Value:
     """The larger one, plus what the other adds at that distance below it."""
-    distance = arithmetic.subtract(x, y)
-    below = unary(UnaryOp.NEG, unary(UnaryOp.ABS, distance))
-    total = arithmetic.add(rounding.maximum(x, y), tail(below))
+    # Of equal ones both are half the larger one and half the smaller one in
+    # derivatives, so that these are equal too.
+    larger = rounding.maximum(x, y)
+    below = arithmetic.subtract(rounding.minimum(x, y), larger)
+    total = arithmetic.add(larger, tail(below))
     # Of two equal infinities the distance is NaN, and their sum is the result.
-    return select(_is_nan(distance), arithmetic.add(x, y), total)
+    return select(_is_nan(below), arithmetic.add(x, y), total)
 
 
 @ufunc
@@ -284,8 +287,19 @@ def _sinc(x: Any) -> Value:
     half = arithmetic.multiply(nearest, 0.5)
     is_odd = not_equal(unary(UnaryOp.FLOOR, half), half)
     sine = select(is_odd, unary(UnaryOp.NEG, sine), sine)
-    ratio = arithmetic.true_divide(sine, arithmetic.multiply(x, math.pi))
-    return select(equal(x, 0), 1.0, ratio)
+    angle = arithmetic.multiply(x, math.pi)
+    # Next to 0 the series, whose derivatives are right at 0 too. The quotient is kept
+    # off 0, where it would spoil them.
+    near = less(unary(UnaryOp.ABS, angle), 0.01)
+    ratio = arithmetic.true_divide(sine, select(near, 1.0, angle))
+    square = arithmetic.multiply(angle, angle)
+    series = arithmetic.add(
+        1.0,
+        arithmetic.multiply(
+            square, arithmetic.subtract(arithmetic.multiply(square, 1 / 120), 1 / 6)
+        ),
+    )
+    return select(near, series, ratio)
 
 
 @ufunc

@@ -39,12 +39,16 @@ def parameter_shape(where: str, shape: Any, *parameters: Any) -> tuple[int, ...]
 
 def require_fit(where: str, sizes: tuple[int, ...], *shapes: tuple[int, ...]) -> None:
     """ShapeError unless arrays of these shapes can be repeated to `sizes`."""
-    if lax.broadcast_shapes(sizes, *shapes) != sizes:
-        given = " and ".join(str(shape) for shape in shapes if shape)
-        raise ShapeError(
-            f"poot.random.{where}: parameters of shape {given} do not fit the shape "
-            f"{sizes}, to which they are repeated"
+    for shape in shapes:
+        behind = sizes[len(sizes) - len(shape) :]
+        fits = len(shape) <= len(sizes) and all(
+            own in (1, size) for own, size in zip(shape, behind, strict=True)
         )
+        if not fits:
+            raise ShapeError(
+                f"poot.random.{where}: a parameter of shape {shape} cannot be repeated "
+                f"to the shape {sizes}"
+            )
 
 
 def float_dtype(where: str, dtype: Any) -> DType:

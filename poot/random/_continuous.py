@@ -59,8 +59,9 @@ def truncated_normal(
     high = parameter("truncated_normal", upper, wanted)
     share = lax.erf(low / _SQRT2), lax.erf(high / _SQRT2)
     drawn = lax.erf_inv(between(given, sizes, wanted, *share)) * _SQRT2
-    innermost = pnp.nextafter(low, math.inf), pnp.nextafter(high, -math.inf)
-    return pnp.clip(drawn, *innermost)
+    # The steps inwards have no derivative.
+    low, high = lax.stop_gradient(low), lax.stop_gradient(high)
+    return pnp.clip(drawn, pnp.nextafter(low, math.inf), pnp.nextafter(high, -math.inf))
 
 
 def lognormal(

@@ -51,6 +51,8 @@ class Resources:
         self.device = device
         self.contexts: list[Context] = []
         self.buffers: list[DeviceBuffer] = []
+        # Others may hold these too; here they outlive the replays that read them.
+        self.consts: tuple[DeviceBuffer, ...] = ()
         self.pipelines: list[Pipeline] = []
         self.command_pool: CommandPool | None = None
 
@@ -64,13 +66,15 @@ class Resources:
             if context.completion is not None:
                 context.completion.settle()
                 context.completion = None
-        for buffer in self.buffers:
+        for buffer in (*self.buffers, *self.consts):
             buffer.last_use = max(buffer.last_use, self.last_value)
+        for buffer in self.buffers:
             buffer.close()
         if self.command_pool is not None:
             self.command_pool.close()
         self.device.pipelines.release(self.pipelines)
         self.contexts, self.buffers, self.pipelines = [], [], []
+        self.consts = ()
 
 
 class Executable:
@@ -112,6 +116,7 @@ class Executable:
         self._makers = [_maker(device.arrays, spec) for spec in program.results]
         self._written = _written(program)
         self._resources = Resources(device)
+        self._resources.consts = self._consts
         device.adopt(self._resources)
         try:
             self._prepare(lowered, plan)

@@ -79,6 +79,15 @@ class Remat(Wrapper):
 
 @register
 @dataclass(frozen=True, slots=True)
+class CheckpointName(Wrapper):
+    """A value under a label that policies of `Remat` know it by."""
+
+    label: str
+    name: ClassVar[str] = "checkpoint_name"
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class OptimizationBarrier(Op):
     """Its operands. No pass merges what stands before it with what comes after."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poot.core.op import Op
 from poot.core.ops.wrappers import (
+    CheckpointName,
     CustomJvp,
     CustomVjp,
     CustomVmap,
@@ -15,7 +16,7 @@ from poot.core.oracle.evaluate import run
 from poot.core.oracle.table import Arithmetic, Array, impl
 
 
-@impl.define(CustomJvp, CustomVjp, CustomVmap, Remat)
+@impl.define(CustomJvp, CustomVjp, CustomVmap, Remat, CheckpointName)
 def _wrapped(
     op: Wrapper, arithmetic: Arithmetic, *operands: Array
 ) -> tuple[Array, ...]:

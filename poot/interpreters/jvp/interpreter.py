@@ -34,13 +34,19 @@ class JvpTracer(TransformTracer):
     # What decides the way of the program has no derivative; its numbers are there
     # where the function is differentiated as it runs.
     def __bool__(self) -> bool:
-        return bool(self.primal)
+        return bool(self._number())
 
     def __int__(self) -> int:
-        return super().__int__() if self.aval.type.dtype.is_float else int(self.primal)
+        is_float = self.aval.type.dtype.is_float
+        return super().__int__() if is_float else int(self._number())
 
     def __index__(self) -> int:
-        return self.primal.__index__()  # type: ignore[no-any-return]
+        return self._number().__index__()  # type: ignore[no-any-return]
+
+    def _number(self) -> Any:
+        if self.interpreter.is_finished:
+            raise self.misplaced()
+        return self.primal
 
     def __repr__(self) -> str:
         return f"Jvp<{self.primal!r}, tangent {self.tangent!r}>"

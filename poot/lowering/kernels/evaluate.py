@@ -218,7 +218,7 @@ class Evaluator:
     def _apply(self, action: Apply, step: Step, index: Index) -> Steps:
         packs = []
         for ref in step.inputs:
-            packs.append((yield ref, self._operand_index(ref, index)))
+            packs.append((yield ref, self.operand_index(ref, index)))
         given = self.dtype(step.inputs[-1])
         return apply_lanes(self.k, action.op, packs, given, step.dtype)
 
@@ -227,7 +227,7 @@ class Evaluator:
         lanes = len(pack) // action.count
         return pack[action.number * lanes : (action.number + 1) * lanes]
 
-    def _operand_index(self, ref: Ref, index: Index) -> Index:
+    def operand_index(self, ref: Ref, index: Index) -> Index:
         """The index of an operand that is broadcast to the shape of `index`."""
         if isinstance(ref, Scalar):
             return SCALAR_INDEX
@@ -238,7 +238,7 @@ class Evaluator:
 
     def _repeat(self, action: Repeat, step: Step, index: Index) -> Steps:
         ref = step.inputs[0]
-        return (yield ref, self._operand_index(ref, index))
+        return (yield ref, self.operand_index(ref, index))
 
     def _permute(self, action: Permute, step: Step, index: Index) -> Steps:
         return (yield step.inputs[0], self.maps.transpose(index, action.perm))

@@ -28,21 +28,7 @@ from poot.core.ops.shape import (
     Transpose,
 )
 from poot.core.types import Storage, TensorType
-from poot.lowering.plan.layout import VIEWS
-from poot.lowering.plan.state import ELEMENTWISE
-
-MOVEMENT: tuple[type[Op], ...] = (
-    *VIEWS,
-    Pad,
-    Reverse,
-    Concat,
-    Iota,
-    Gather,
-    GeneralGather,
-    DynamicSlice,
-    BitcastConvert,
-)
-POINTWISE = (*ELEMENTWISE, *MOVEMENT)
+from poot.lowering.plan.state import ELEMENTWISE, POINTWISE
 
 # What is computed again may cost this much for each element of the results, in units
 # of an addition …

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from poot.core.graph import Graph
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.cost import POINTWISE, recompute_costs
+from poot.lowering.passes.cost import recompute_costs
 from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
 from poot.lowering.passes.groups import Group, join, open_group, refusal
 from poot.lowering.passes.regions import Region, emit_regions
 from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_siblings
 from poot.lowering.passes.units import Units, place_between
+from poot.lowering.plan.state import POINTWISE
 
 _LAW = "an element is the same wherever it is computed, as each equation rounds alone"
 ABSORB_PRODUCER = Rewrite(

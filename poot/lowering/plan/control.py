@@ -22,6 +22,7 @@ from poot.lowering.kernels.cursor import (
     index_of,
 )
 from poot.lowering.kernels.describe import alignment_of
+from poot.lowering.kernels.whole_loop import element_step, lower_whole_loop
 from poot.lowering.opened import opened
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import make_inner_frame
@@ -49,6 +50,9 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a Loop, whose body ends with the step of its cursor."""
     op, label = eqn.op, ctx.label
     assert isinstance(op, CountedLoop)
+    step = element_step(op) if op.trips else None
+    if step is not None and lower_whole_loop(ctx, eqn, step):
+        return
     inputs = op.body.inputs
     places = _state_places(ctx, eqn)
     xs = [_contiguous(ctx, x) for x in eqn.inputs[len(eqn.inputs) - op.rows :]]

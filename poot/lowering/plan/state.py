@@ -9,10 +9,20 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
-from poot.core.ops.elementwise import Binary, Cast, Clamp, Compare, Select, Unary
+from poot.core.ops.elementwise import (
+    Binary,
+    BitcastConvert,
+    Cast,
+    Clamp,
+    Compare,
+    Select,
+    Unary,
+)
+from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.loops import StateLoop
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.scatter import DynamicUpdateSlice, Scatter, ScatterUpdate
+from poot.core.ops.shape import Concat, Iota, Pad, Reverse
 from poot.lowering.plan.layout import VIEWS
 
 ELEMENTWISE: tuple[type[Op], ...] = (
@@ -24,6 +34,21 @@ ELEMENTWISE: tuple[type[Op], ...] = (
     Clamp,
     Threefry2x32,
 )
+
+# Ops that take each element of the result from somewhere.
+MOVEMENT: tuple[type[Op], ...] = (
+    *VIEWS,
+    Pad,
+    Reverse,
+    Concat,
+    Iota,
+    Gather,
+    GeneralGather,
+    DynamicSlice,
+    BitcastConvert,
+)
+# What one kernel computes element by element of the results.
+POINTWISE = (*ELEMENTWISE, *MOVEMENT)
 
 # Ops that change some elements of operand 0, and of it read only these.
 UPDATES: tuple[type[Op], ...] = (DynamicUpdateSlice, Scatter, ScatterUpdate)
