@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+from poot import lax
 from poot import numpy as pnp
 from poot.core.dtypes import DType
 from poot.core.errors import ShapeError

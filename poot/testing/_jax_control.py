@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from poot.core.dtypes import Scalar
-from poot.core.equation import Operand, ValueId
+from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, ControlOp, Scan, While
-from poot.testing._jax_table import jax
+from poot.testing._jax_table import Array, deviates, jax
 
 
 def run_graph(
@@ -100,3 +100,25 @@ def _cond(op: Cond, j: Any, index: Any, *operands: Any) -> tuple[Any, ...]:
 
     branches = [branch(number) for number in range(len(op.branches))]
     return tuple(j.lax.switch(index, branches, *operands))
+
+
+@deviates.define(Scan, While, Cond)
+def _deviates_inside(op: ControlOp, *operands: Array) -> str | None:
+    """The operands of equations inside are not to be seen here."""
+    for graph, eqn in _inside(op):
+        dtypes = [graph.type(operand).dtype for operand in eqn.inputs]
+        if eqn.op.key in deviates and dtypes[-1].is_integer:
+            return (
+                f"holds {eqn.op} of {dtypes[-1]}, which means something else in JAX at "
+                "some operands"
+            )
+    return None
+
+
+def _inside(op: ControlOp) -> Iterator[tuple[Graph, Eqn]]:
+    for region in op.regions:
+        for eqn in region.eqns:
+            if isinstance(eqn.op, ControlOp):
+                yield from _inside(eqn.op)
+            else:
+                yield region, eqn
