@@ -17,6 +17,7 @@ from poot.interpreters.api import (
     evaluate,
 )
 from poot.interpreters.array import Array
+from poot.interpreters.callbacks import effects_barrier, pure_callback
 from poot.interpreters.checks import check
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
@@ -44,7 +45,7 @@ from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
-    from poot import nn, random, testing
+    from poot import debug, nn, random, testing
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -69,10 +70,12 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "custom_vmap",
+    "debug",
     "device_get",
     "device_put",
     "devices",
     "disable_jit",
+    "effects_barrier",
     "errors",
     "eval_shape",
     "evaluate",
@@ -91,6 +94,7 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "pure_callback",
     "random",
     "remat",
     "testing",

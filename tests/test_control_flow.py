@@ -35,6 +35,7 @@ from poot.lowering.program import (
     While,
 )
 from poot.testing._jax_run import JaxRun
+from poot.testing._jax_table import deviates
 from tests.backends import device_backend
 from tests.control_graphs import TEXTS, control_graph
 from tests.graph_runs import assert_right
@@ -116,6 +117,12 @@ def test_jax_agrees(name: str) -> None:
     right = evaluate_all(graph, *args, observe=run.step).results
     for value, expected in zip(graph.results, right, strict=True):
         np.testing.assert_array_equal(run.result(value), expected)
+
+
+def test_jax_is_not_trusted_with_divisions_by_zero_in_bodies() -> None:
+    for name, key in (("inner loops", True), ("sorts", False)):
+        scan = next(e.op for e in control_graph(name).eqns if e.op.key in deviates)
+        assert (deviates[scan.key](scan) is not None) == key
 
 
 # --- on the device --------------------------------------------------------------

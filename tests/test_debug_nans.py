@@ -52,7 +52,7 @@ def test_numbers_pass() -> None:
 
 def test_a_number_in_a_slot_and_a_donated_array() -> None:
     jitted = poot.jit(lambda x, y: x * 0 + jnp.sqrt(y), donate_argnums=0)
-    x = jnp.ones(3)
+    x: Any = jnp.ones(3)
     np.testing.assert_array_equal(jitted(x, 4.0), [2, 2, 2])
     assert x.is_deleted()
     with pytest.raises(NanError, match="`sqrt` gave it"):

@@ -57,6 +57,10 @@ class ForwardModeError(PootError, TypeError):
     """A function whose derivative is given for reverse mode only is pushed forward."""
 
 
+class BatchingError(PootError, ValueError):
+    """Something cannot be done for a batch; says what to do instead."""
+
+
 class NoDerivativeError(PootError, NotImplementedError):
     """Something has no derivative by an operand; says what to do instead."""
 

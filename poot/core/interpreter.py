@@ -37,6 +37,11 @@ def set_base(interpreter: Interpreter) -> None:
     _base[:] = [interpreter]
 
 
+def base() -> Interpreter:
+    """The interpreter that every thread starts with."""
+    return _base[0]
+
+
 def current() -> Interpreter:
     """The interpreter that this thread runs now."""
     return _cell.current or _base[0]

@@ -64,8 +64,13 @@ class Backend(Protocol):
     def upload(self, array: np.ndarray[Any, Any]) -> Buffer:
         """A copy of the array's elements."""
 
-    def download(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
-        """Wait for the elements and copy them out; CheckError if a check failed."""
+    def download(
+        self, buffer: Buffer, type: TensorType, *, checked: bool = True
+    ) -> np.ndarray[Any, Any]:
+        """Wait for the elements and copy them out; CheckError if a check failed.
+
+        Not `checked`: whatever is there, if the call that failed has made anything.
+        """
 
     def host_view(
         self, buffer: Buffer, type: TensorType

@@ -11,7 +11,7 @@ import numpy as np
 from poot.core.equation import ValueId
 from poot.core.errors import CheckError
 from poot.core.graph import Graph
-from poot.core.oracle import evaluate_all
+from poot.core.oracle.evaluate import evaluate_unchecked
 from poot.core.types import Storage, TensorType
 from poot.interpreters.backend import Buffer
 from poot.lowering.compile import Lowered, lower, plan
@@ -73,6 +73,8 @@ class OracleExecutable:
         inputs = graph.arguments
         self._types = tuple(graph.type(value) for value in inputs)
         self._slots = tuple(graph.values[v].storage is Storage.SLOT for v in inputs)
+        # As of a program: the results, then the exports.
+        self._outputs = (*graph.results, *graph.exports.values())
         self._passed = {value: number for number, value in enumerate(inputs)}
         payloads = graph.payloads
         self._consts = {value: _const_buffer(payloads[value]) for value in payloads}
@@ -86,11 +88,16 @@ class OracleExecutable:
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[HostBuffer], HostCompletion]:
         try:
-            results = evaluate_all(self._graph, *self._arrays(buffers, scalars)).results
+            found = evaluate_unchecked(self._graph, *self._arrays(buffers, scalars))
         except CheckError as failure:
-            failed = [HostBuffer(None, failure) for _ in self._graph.results]
+            # One of the arguments is spoilt.
+            failed = [HostBuffer(None, failure) for _ in self._outputs]
             return failed, HostCompletion(failure)
-        given = zip(self._graph.results, results, strict=True)
+        arrays = (*found.results, *found.exports.values())
+        if found.failure is not None:
+            spoilt = [HostBuffer(array, found.failure) for array in arrays]
+            return spoilt, HostCompletion(found.failure)
+        given = zip(self._outputs, arrays, strict=True)
         done = [self._result(value, array, buffers) for value, array in given]
         return done, HostCompletion(None)
 
@@ -145,9 +152,12 @@ class OracleBackend:
     def upload(self, array: np.ndarray[Any, Any]) -> Buffer:
         return HostBuffer(np.array(array, order="C"))
 
-    def download(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
+    def download(
+        self, buffer: Buffer, type: TensorType, *, checked: bool = True
+    ) -> np.ndarray[Any, Any]:
         assert isinstance(buffer, HostBuffer)
-        return buffer.content().reshape(type.shape).copy()
+        found = buffer.array if buffer.array is not None and not checked else None
+        return (buffer.content() if found is None else found).reshape(type.shape).copy()
 
     def host_view(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
         assert isinstance(buffer, HostBuffer)

@@ -52,9 +52,11 @@ class VulkanBackend:
     def upload(self, array: np.ndarray[Any, Any]) -> Buffer:
         return self.device.upload(np.ascontiguousarray(array))
 
-    def download(self, buffer: Buffer, type: TensorType) -> np.ndarray[Any, Any]:
+    def download(
+        self, buffer: Buffer, type: TensorType, *, checked: bool = True
+    ) -> np.ndarray[Any, Any]:
         out = np.empty(type.shape, type.dtype.numpy)
-        self.device.download(cast(DeviceBuffer, buffer), out)
+        self.device.download(cast(DeviceBuffer, buffer), out, checked=checked)
         return out
 
     def host_view(

@@ -24,6 +24,7 @@ from poot.interpreters.backend import Executable, backend
 from poot.interpreters.config import settings
 from poot.interpreters.nans import require_numbers
 from poot.interpreters.opening import load_rules
+from poot.interpreters.recording import load
 from poot.interpreters.tracer import AnyTracer
 
 SCALAR_SLOT = Slot("scalar")
@@ -111,8 +112,7 @@ def _executable(
 
 def _loaded(graph: Graph) -> Executable:
     """A graph whose kernels serve other shapes too."""
-    device = backend()
-    return device.load(device.lower(graph).graph, generic=True)
+    return load(backend().lower(graph), generic=True)
 
 
 def one_equation(op: Op, kinds: tuple[_OperandKind, ...]) -> Graph:

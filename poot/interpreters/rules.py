@@ -5,6 +5,7 @@ from __future__ import annotations
 from poot.interpreters import (  # noqa: F401 (they fill the tables)
     collective_rules,
     custom_rules,
+    host_rules,
     partial_control,
 )
 from poot.interpreters.batch.rules import batch

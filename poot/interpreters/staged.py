@@ -14,8 +14,10 @@ from poot.core.source import user_source
 from poot.interpreters.array import Array
 from poot.interpreters.backend import Executable, backend
 from poot.interpreters.eager import EAGER
+from poot.interpreters.hosted import HostedExecutable
 from poot.interpreters.nans import has_nan
 from poot.interpreters.pytree import unflatten
+from poot.interpreters.recording import load
 from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
     Parameters,
@@ -77,7 +79,7 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Plan, write kernels and load them on the device."""
-        executable = backend().load(self._lowered.graph, generic=False)
+        executable = load(self._lowered, generic=False)
         return Compiled(self._trace, self._parameters, self._lowered, executable)
 
     def __str__(self) -> str:
@@ -131,9 +133,13 @@ class Compiled:
 
     def report(self) -> str:
         """Which rewrites fired, why others did not, and each launch that is left."""
+        if isinstance(self._executable, HostedExecutable):
+            return str(self._lowered.report)
         return self._lowered.report.with_program(self.program)
 
     def __str__(self) -> str:
+        if isinstance(self._executable, HostedExecutable):
+            return f"compiled {self._trace.name}, to run op by op: {self.graph}"
         return f"compiled {self._trace.name}: {self.program}"
 
     __repr__ = __str__
@@ -187,7 +193,7 @@ class Compiled:
         return self._pack(results)
 
     def _require_numbers(self, leaves: Sequence[Any], results: Sequence[Any]) -> None:
-        """NanError if a result has a NaN: of the op that gave it, by running op by op."""
+        """NanError if a result has a NaN, of the op that gave it first."""
         trace = self._trace
         if not any(map(has_nan, map(Array, results, trace.result_avals))):
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poot.core.graph import Graph
+from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
     conv,
@@ -29,6 +30,7 @@ from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
 from poot.lowering.plan.planner import make_program
 from poot.lowering.program import Program
+from poot.lowering.records import Ring, with_ring
 
 # In the order in which they run; fusing leaves changes of shape that nobody reads.
 PASSES: tuple[Pass, ...] = (
@@ -58,18 +60,32 @@ RULE_MODULES = (
 )
 
 
+_BY_THE_HOST = (
+    "it holds a pure_callback, which no device can call: it runs op by op, no pass runs"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A graph after the passes, and the report of what they did."""
 
     graph: Graph
     report: Report
+    # Where the records of the graph go, if it has any.
+    ring: Ring | None = None
 
 
 def lower(graph: Graph, info: DeviceInfo) -> Lowered:
     """Run all passes over a graph for a device."""
+    if holds(graph, HostCall):
+        return Lowered(graph, Report(info.name, (), (_BY_THE_HOST,)))
+    ring = None
+    if holds(graph, Record):
+        graph, _ = run_passes((unwrap,), graph, info)
+        graph, ring = with_ring(graph)
     lowered, records = run_passes(PASSES, graph, info)
-    return Lowered(lowered, Report(info.name, records))
+    notes = () if ring is None else (str(ring),)
+    return Lowered(lowered, Report(info.name, records, notes), ring)
 
 
 def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
+from poot import lax
 from poot import numpy as pnp
 from poot.core.dtypes import DType
 from poot.core.errors import ShapeError
-from poot.interpreters.control.loops import while_loop
+from poot.interpreters.custom import custom_jvp
 from poot.interpreters.jit import jit
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import as_value, default_float
@@ -20,6 +22,7 @@ from poot.random._arguments import (
     require_fit,
 )
 from poot.random._continuous import standard_exponential, standard_normal
+from poot.random._gamma_slope import log_slope
 from poot.random._keys import KeyArray, child, random_words, single_key
 from poot.random._uniform import random_sign, unit
 
@@ -40,13 +43,29 @@ def _drawn(
     wanted = float_dtype(where, dtype)
     sizes = parameter_shape(where, shape, a)
     given, alpha = single_key(where, key), parameter(where, a, wanted)
-    return _standard_gamma(given, broadcast_to(alpha, sizes), is_log)
+    drawn: Value = _standard_gamma(given, broadcast_to(alpha, sizes), is_log)
+    return drawn
 
 
+@functools.partial(custom_jvp, nondiff_argnums=(2,))
 def _standard_gamma(key: KeyArray, alpha: Value, is_log: bool) -> Value:
     """One draw for each element of `alpha`, or its logarithm."""
     drawn: Value = _marsaglia_tsang(key, alpha, is_log=is_log)
     return drawn
+
+
+@_standard_gamma.defjvp
+def _standard_gamma_jvp(
+    is_log: bool, primals: tuple[KeyArray, Value], tangents: tuple[Any, Value]
+) -> tuple[Value, Value]:
+    """The attempts have no derivative of use: which is accepted hangs on `alpha`."""
+    key, alpha = primals
+    drawn = _standard_gamma(key, alpha, is_log)
+    slope = log_slope(alpha, drawn if is_log else pnp.log(drawn))
+    if not is_log:
+        # A draw that was too small for its dtype stays 0.
+        slope = pnp.where(drawn == 0, 0.0, slope * drawn)
+    return drawn, slope * tangents[1]
 
 
 class _Attempt(NamedTuple):
@@ -75,7 +94,7 @@ def _marsaglia_tsang(key: KeyArray, alpha: Value, *, is_log: bool) -> Value:
     start = _Attempt(
         outer, child(outer, 1), pnp.zeros(alpha.shape, bool), pnp.ones_like(alpha)
     )
-    end: _Attempt = while_loop(
+    end: _Attempt = lax.while_loop(
         lambda attempt: pnp.any(pnp.logical_not(attempt.is_done)),
         lambda attempt: _next_attempt(attempt, shifted, scale),
         start,

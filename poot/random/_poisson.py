@@ -10,7 +10,6 @@ from poot import lax
 from poot import numpy as pnp
 from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.interpreters.control.loops import while_loop
 from poot.interpreters.jit import jit
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import cast_to
@@ -79,7 +78,7 @@ def _multiplied(key: KeyArray, mean: Value, dtype: DType) -> Value:
         key,
         pnp.zeros_like(mean),
     )
-    end: _Product = while_loop(goes_on, step, start)
+    end: _Product = lax.while_loop(goes_on, step, start)
     return end.events - 1
 
 
@@ -144,7 +143,7 @@ def _rejected(key: KeyArray, mean: Value, dtype: DType) -> Value:
         pnp.zeros(mean.shape, bool),
         key,
     )
-    end: _Rejection = while_loop(goes_on, step, start)
+    end: _Rejection = lax.while_loop(goes_on, step, start)
     return cast_to(end.events, dtype)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from poot.core.dtypes import Scalar
-from poot.core.equation import Operand, ValueId
+from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, ControlOp, Scan, While
-from poot.testing._jax_table import jax
+from poot.testing._jax_table import Array, deviates, jax
 
 
-def _run(j: Any, graph: Graph, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def run_graph(
+    j: Any, graph: Graph, operands: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
     """The results of a sub-graph, and the words of its witnesses."""
     values: dict[ValueId, Any] = dict(zip(graph.inputs, operands, strict=True))
 
@@ -48,7 +50,7 @@ def _scan(op: Scan, j: Any, *operands: Any) -> tuple[Any, ...]:
 
     def step(state: Any, elements: Any) -> Any:
         (carries, words), (index, slices) = state, elements
-        made, failed = _run(j, op.body, [*consts, *carries, *slices])
+        made, failed = run_graph(j, op.body, [*consts, *carries, *slices])
         words = _noted(j, words, index, failed)
         return (made[: op.carries], words), made[op.carries :]
 
@@ -68,13 +70,13 @@ def _while(op: While, j: Any, *operands: Any) -> tuple[Any, ...]:
     split = len(op.condition.witnesses)
 
     def asked(iteration: Any, carries: Any, words: Any) -> Any:
-        (holds,), failed = _run(j, op.condition, [*condition_consts, *carries])
+        (holds,), failed = run_graph(j, op.condition, [*condition_consts, *carries])
         words = _noted(j, words[:split], iteration, failed) + words[split:]
         return holds, iteration, carries, words
 
     def step(state: Any) -> Any:
         _, iteration, carries, words = state
-        made, failed = _run(j, op.body, [*body_consts, *carries])
+        made, failed = run_graph(j, op.body, [*body_consts, *carries])
         words = words[:split] + _noted(j, words[split:], iteration, failed)
         return asked(iteration + j.numpy.int32(1), made, words)
 
@@ -89,7 +91,7 @@ def _cond(op: Cond, j: Any, index: Any, *operands: Any) -> tuple[Any, ...]:
         first = sum(len(other.witnesses) for other in op.branches[:number])
 
         def run(*operands: Any) -> tuple[Any, ...]:
-            made, mine = _run(j, op.branches[number], operands)
+            made, mine = run_graph(j, op.branches[number], operands)
             words = _no_words(j, op)
             words[first : first + len(mine)] = mine
             return (*made, *words)
@@ -98,3 +100,25 @@ def _cond(op: Cond, j: Any, index: Any, *operands: Any) -> tuple[Any, ...]:
 
     branches = [branch(number) for number in range(len(op.branches))]
     return tuple(j.lax.switch(index, branches, *operands))
+
+
+@deviates.define(Scan, While, Cond)
+def _deviates_inside(op: ControlOp, *operands: Array) -> str | None:
+    """The operands of equations inside are not to be seen here."""
+    for graph, eqn in _inside(op):
+        dtypes = [graph.type(operand).dtype for operand in eqn.inputs]
+        if eqn.op.key in deviates and dtypes[-1].is_integer:
+            return (
+                f"holds {eqn.op} of {dtypes[-1]}, which means something else in JAX at "
+                "some operands"
+            )
+    return None
+
+
+def _inside(op: ControlOp) -> Iterator[tuple[Graph, Eqn]]:
+    for region in op.regions:
+        for eqn in region.eqns:
+            if isinstance(eqn.op, ControlOp):
+                yield from _inside(eqn.op)
+            else:
+                yield region, eqn

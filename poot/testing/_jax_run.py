@@ -27,6 +27,7 @@ from poot.testing import (  # noqa: F401 (they fill the table)
     _jax_indexing,
     _jax_scatter,
     _jax_tensor,
+    _jax_wrappers,
 )
 from poot.testing._jax_table import Array, deviates, jax
 

@@ -182,10 +182,11 @@ class Device:
             self.transfers.upload(buffer, raw)
         return buffer
 
-    def download(self, buffer: DeviceBuffer, out: Any) -> None:
+    def download(self, buffer: DeviceBuffer, out: Any, *, checked: bool = True) -> None:
         """Fill the C-contiguous array `out` from `buffer`, once that is written.
 
-        Raises CheckError if a check failed in a call that the bytes depend on.
+        Raises CheckError if a check failed in a call that the bytes depend on, unless
+        it is to be done not `checked`.
         """
         self._check_alive()
         raw = _as_bytes(out)
@@ -193,7 +194,10 @@ class Device:
             raise LimitError(
                 f"a download of {raw.size} bytes from a buffer of {buffer.size_bytes}"
             )
-        self.wait(buffer)
+        if checked:
+            self.wait(buffer)
+        else:
+            self.queue.wait(buffer.ready)
         if raw.size:
             self.transfers.download(buffer, raw)
 

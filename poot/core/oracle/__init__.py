@@ -6,6 +6,7 @@ from poot.core.oracle import (  # noqa: F401 (they fill the table)
     conv,
     cumulative,
     elementwise,
+    host,
     indexing,
     matmul,
     random,

@@ -22,12 +22,16 @@ Observer = Callable[[int, Eqn, Sequence[Array], Sequence[Array]], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that a graph gives: results, exports and the next value of each state."""
+    """All that a graph gives: results, exports and the next value of each state.
+
+    If a check failed, `failure` says so, and they are worth nothing.
+    """
 
     results: tuple[Array, ...]
     exports: dict[str, Array]
     # One a state pair, in the order of `graph.state`.
     state: tuple[Array, ...]
+    failure: CheckError | None = None
 
 
 def evaluate(graph: Graph, *args: Any, flush: bool = False) -> tuple[Array, ...]:
@@ -42,19 +46,28 @@ def evaluate_all(
     graph: Graph, *args: Any, flush: bool = False, observe: Observer | None = None
 ) -> Evaluation:
     """The results, exports and next states of `graph`; CheckError if a check fails."""
+    found = evaluate_unchecked(graph, *args, flush=flush, observe=observe)
+    if found.failure is not None:
+        raise found.failure
+    return found
+
+
+def evaluate_unchecked(
+    graph: Graph, *args: Any, flush: bool = False, observe: Observer | None = None
+) -> Evaluation:
+    """As `evaluate_all`, but the Evaluation holds what a failed check has to say."""
     inputs = input_arrays(graph, args)
     kept = [output.value for output in graph.outputs]
     with np.errstate(all="ignore"):
         values = run(graph, inputs, kept, Arithmetic(flush), observe)
-    for witness in graph.witnesses:
-        if values[witness.value]:
-            word = int(values[witness.value])
-            raise CheckError.of(witness.message, witness.source, word)
+    words = ((witness, int(values[witness.value])) for witness in graph.witnesses)
+    failures = (CheckError.of(w.message, w.source, word) for w, word in words if word)
     # Copies, since shape primitives give views of their operands.
     return Evaluation(
         tuple(np.array(values[v], order="C") for v in graph.results),
         {name: np.array(values[v], order="C") for name, v in graph.exports.items()},
         tuple(np.array(values[pair.value], order="C") for pair in graph.state),
+        next(failures, None),
     )
 
 

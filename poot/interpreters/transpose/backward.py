@@ -7,9 +7,11 @@ from typing import Any
 
 from poot.core.dtypes import Scalar
 from poot.core.equation import Operand, ValueId
+from poot.core.errors import NotLinearError
 from poot.core.extract import needed_equations
 from poot.core.graph import Graph
 from poot.core.interpreter import current
+from poot.core.ops.host import Record
 from poot.core.source import replayed_sources
 from poot.interpreters.primitives import add
 from poot.interpreters.transpose.table import Cotangent, Linear, transpose_rule
@@ -44,6 +46,8 @@ class _Backward:
         for result, cotangent in zip(graph.results, cotangents, strict=True):
             self._add(result, cotangent)
         needed = needed_equations(graph, list(self._found))
+        if graph.witnesses:
+            self._refuse_records()
         with replayed_sources() as line:
             linear = []
             for index in needed:
@@ -54,6 +58,16 @@ class _Backward:
                 line.source = graph.source(index)
                 self._transpose(index)
         return [self._found.get(value) for value in graph.inputs]
+
+    def _refuse_records(self) -> None:
+        """NotLinearError for a record of what has no value on the way back."""
+        for index, eqn in enumerate(self._graph.eqns):
+            if isinstance(eqn.op, Record) and not all(map(self._is_known, eqn.inputs)):
+                raise NotLinearError(
+                    f"{eqn.op.site.name} at {self._graph.source(index)} is given "
+                    "tangents, which have no values in reverse mode; record the "
+                    "primals, or use jvp"
+                )
 
     def _add(self, operand: Operand, cotangent: Cotangent) -> None:
         if cotangent is None or isinstance(operand, Scalar) or operand in self._known:

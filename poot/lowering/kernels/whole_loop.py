@@ -36,9 +36,11 @@ from poot.lowering.plan.layout import View
 from poot.lowering.plan.state import ELEMENTWISE, POINTWISE
 from poot.lowering.program import Kernel
 
-# Iterations of one launch: drivers end what takes seconds, and some count loops. Where
-# the body has loops of its own, fewer fit the device's limit.
+# Iterations of one launch: drivers end what takes seconds, and some count loops, those
+# in the body among them.
 _TRIPS = (4096, 256, 16)
+# Equations times elements of one launch, unless a few iterations take more.
+_MOST_WORK = 1 << 33
 _MOST_EQUATIONS = 192
 _MOST_POINTERS = 28
 _MOST_ELEMENTS = (1 << 32) - (1 << 16)
@@ -183,7 +185,10 @@ class _Launch:
     def _longest(self, begun: Sequence[View | Scalar]) -> int | None:
         """How many iterations a launch may run within the device's limit of loops."""
         program, _ = self._described(begun)
+        work = self.total * max(1, len(self.step.graph.eqns))
         for trips in _TRIPS:
+            if trips != _TRIPS[-1] and work * min(trips, self.op.trips) > _MOST_WORK:
+                continue
             try:
                 self._kernel(program, trips)
             except LimitError:

@@ -24,6 +24,8 @@ class Report:
 
     device: str
     records: tuple[PassRecord, ...]
+    # What else is to be known of how the graph runs.
+    notes: tuple[str, ...] = ()
 
     @property
     def fired(self) -> dict[str, int]:
@@ -58,7 +60,7 @@ class Report:
         return counts
 
     def __str__(self) -> str:
-        lines = [f"passes for {self.device}"]
+        lines = [f"passes for {self.device}", *self.notes]
         for record in self.records:
             lines += _pass_lines(record)
         return "\n".join(lines)
