@@ -375,8 +375,22 @@ def test_loops_update_donated_state_in_place() -> None:
 
 
 def test_a_while_sets_its_flag_with_the_body() -> None:
-    body = only_loop(planned(COUNTING))
-    assert kinds(body) == ["pointwise_f32", "pointwise_i32"]
+    step = "cumulative[op=max, axis=0, reverse=false](%1)"
+    body = only_loop(planned(COUNTING.replace("binary[op=mul](%1, 0.5:f32)", step)))
+    assert kinds(body) == ["scan_max", "pointwise_i32", "Copy"]
+
+
+def test_a_while_of_an_elementwise_body_goes_many_iterations_a_launch() -> None:
+    """The scalars are read by all invocations, and written for the next launch."""
+    assert kinds(only_loop(planned(COUNTING))) == ["Copy", "Copy", "whole_loop"]
+
+
+@needs_device
+@pytest.mark.parametrize("most", [-1, 0, 1, 5000])
+def test_whiles_end_where_their_condition_does(most: int) -> None:
+    """Before the first iteration, after it, and in the second launch."""
+    args = [np.array(most, np.int32), np.linspace(-1, 1, 64, dtype=np.float32)]
+    assert_right(graph_of(COUNTING), args=args)
 
 
 COUNTING = """

@@ -117,6 +117,10 @@ class CrossCheckError(PootError, AssertionError):
     """Two executors of one graph gave results that are further apart than allowed."""
 
 
+class GradientError(PootError, AssertionError):
+    """A derivative is further off the differences of its function than allowed."""
+
+
 class GraphError(PootError, ValueError):
     """A graph breaks a rule of the specification."""
 

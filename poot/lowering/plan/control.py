@@ -22,12 +22,17 @@ from poot.lowering.kernels.cursor import (
     index_of,
 )
 from poot.lowering.kernels.describe import alignment_of
-from poot.lowering.kernels.whole_loop import element_step, lower_whole_loop
+from poot.lowering.kernels.whole_loop import (
+    Step,
+    element_step,
+    lower_counted,
+    lower_flagged,
+)
 from poot.lowering.opened import opened
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import make_inner_frame
 from poot.lowering.plan.layout import ALIGNMENT, Layout, View
-from poot.lowering.plan.planner import plan_equations
+from poot.lowering.plan.planner import plan_equations, require_types
 from poot.lowering.plan.rules import lower
 from poot.lowering.plan.state import initial_state
 from poot.lowering.program import Branch, Loop, Node, Space
@@ -50,8 +55,8 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a Loop, whose body ends with the step of its cursor."""
     op, label = eqn.op, ctx.label
     assert isinstance(op, CountedLoop)
-    step = element_step(op) if op.trips else None
-    if step is not None and lower_whole_loop(ctx, eqn, step):
+    step = _element_step(ctx, op) if op.trips else None
+    if step is not None and lower_counted(ctx, eqn, step):
         return
     inputs = op.body.inputs
     places = _state_places(ctx, eqn)
@@ -77,6 +82,14 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
 
 
+def _element_step(ctx: PlanContext, op: StateLoop) -> Step | None:
+    """The iteration of a loop that works element by element, on what the device can."""
+    step = element_step(op)
+    if step is not None:
+        require_types(op.body, ctx.info)
+    return step
+
+
 def _contiguous(ctx: PlanContext, operand: Operand) -> View:
     """Where a tensor of rows stands without gaps, each at a multiple of 16 bytes."""
     view = ctx.view(operand)
@@ -94,13 +107,23 @@ def lower_flag_loop(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(op, FlagLoop)
     places = _state_places(ctx, eqn)
     flag = places[op.body.inputs[0]]
-    body = _planned(ctx, op.body, places)
     # A flag that is a result too stands elsewhere.
     before = len(ctx.nodes)
     asked = _in_arena(ctx, flag)
-    predicate = tuple(ctx.nodes[before:])
+    predicate = _cut(ctx, before)
+    step = _element_step(ctx, op)
+    if step is not None and lower_flagged(ctx, eqn, step):
+        body = _cut(ctx, before)
+    else:
+        body = tuple(_planned(ctx, op.body, places).nodes)
+    ctx.nodes.append(WhileNode(predicate, asked.range, body))
+
+
+def _cut(ctx: PlanContext, before: int) -> tuple[Node, ...]:
+    """The nodes planned since there were `before`, which are to stand in a body."""
+    nodes = tuple(ctx.nodes[before:])
     del ctx.nodes[before:]
-    ctx.nodes.append(WhileNode(predicate, asked.range, tuple(body.nodes)))
+    return nodes
 
 
 @lower.define(Switch)
