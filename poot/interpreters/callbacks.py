@@ -195,8 +195,9 @@ def pure_callback(
     """What a pure function of the host's gives for the arguments, as NumPy arrays.
 
     `result_shape_dtypes` is a tree of ShapeDtypeStructs (or arrays) as the result is.
-    No device calls the host, so a jitted function that holds one runs op by op, its
-    loops iteration by iteration; its report says so. `vmap_method`: "sequential" calls
+    No device calls the host, so a jitted function is cut there into several programs,
+    and waits for the first; loops around it run iteration by iteration. Its report says
+    so. `vmap_method`: "sequential" calls
     once an example; "expand_dims" and "broadcast_all" once with leading axes, of size 1
     or repeated for what has no batch. It has no derivative but by `custom_jvp` or
     `custom_vjp`. TypeMismatchError if the function returns something else.
