@@ -140,12 +140,14 @@ SWAPS = """
     result %7
 """
 
-# A recurrent cell of products, where the carry is what is stacked too.
+# A recurrent cell of products, where the carry is what is stacked too. Its xs stand in
+# a longer tensor.
 RECURRENT = """
-    device %0: f32[6,2,8]
+    device %0: f32[7,2,8]
     device %1: f32[8,16]
     device %2: f32[16,16]
     device %3: f32[2,16]
+    %6: f32[6,2,8] = slice[axis=0, start=1, end=7, stride=1](%0)
     %4: f32[2,16], %5: f32[6,2,16] = scan[body=graph {
       device %0: f32[8,16]
       device %1: f32[16,16]
@@ -157,7 +159,7 @@ RECURRENT = """
       %7: f32[2,16] = clamp(-2.0:f32, %6, 2.0:f32)
       result %7
       result %7
-    }, length=6, consts=2, carries=1, reverse=false](%1, %2, %3, %0)
+    }, length=6, consts=2, carries=1, reverse=false](%1, %2, %3, %6)
     result %4
     result %5
 """

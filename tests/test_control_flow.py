@@ -40,6 +40,7 @@ from tests.backends import device_backend
 from tests.control_graphs import TEXTS, control_graph
 from tests.graph_runs import assert_right
 from tests.pass_harness import arguments_of, assert_same_meaning, graph_of
+from tests.random_loops import random_loop_graph
 
 needs_device = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
@@ -135,6 +136,12 @@ def test_nested_control_flow(name: str, generic: bool) -> None:
     """Bodies as they are and after the passes, by kernels for one shape or for any."""
     for seed in range(2):
         assert_right(control_graph(name), seed, generic=generic)
+
+
+@needs_device
+@pytest.mark.parametrize("seed", range(10))
+def test_random_loops(seed: int) -> None:
+    assert_right(random_loop_graph(seed), seed, generic=seed % 4 == 0)
 
 
 @needs_device

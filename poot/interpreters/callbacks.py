@@ -98,7 +98,8 @@ def debug_callback(
     In a jitted function the values go to a ring in device memory; the call waits for
     the device and calls back, in the order of the statements, before it returns. A
     ring that is too small for a loop says how many records were lost. Where a function
-    is differentiated it sees the values, once; under vmap it is called an example.
+    is differentiated it sees the values, once; under vmap it is called an example, in
+    both branches of a `cond` whose predicate is batched, as in JAX.
     `ordered` refuses vmap; `partitioned` is taken for JAX's sake.
     """
     require_callable("debug.callback", callback)
