@@ -80,10 +80,8 @@ def test_numbers_are_jaxs(cases: dict[str, Any], dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "column_axis"),
     [
-        ("orthogonal", (12, 5), -1),
-        ("orthogonal", (3, 7, 2), 1),
-        ("delta_orthogonal", (3, 4, 5), -1),
-        ("delta_orthogonal", (2, 3, 4, 4), -1),
+        ("orthogonal", (3, 4, 2), 1),
+        ("delta_orthogonal", (2, 3, 4, 5), -1),
     ],
 )
 def test_orthogonal(name: str, shape: tuple[int, ...], column_axis: int) -> None:
