@@ -88,7 +88,7 @@ def test_shared_keys_and_no_batch(key_heads: int) -> None:
         one = nn.dot_product_attention(q[0], k[0], v[0], return_residual=True)
         return [whole, *one]
 
-    against_jax(both, *operands(key_heads), ulps=LIMIT, eager=False)
+    against_jax(both, *operands(key_heads), ulps=LIMIT)
 
 
 def test_halves() -> None:

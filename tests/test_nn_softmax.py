@@ -59,13 +59,13 @@ def sums(nn: Any, x: Any, b: Any, where: Any) -> list[Any]:
 def test_softmax_and_log_softmax(dtype: Any) -> None:
     x = normal("softmax", *SHAPE, dtype=dtype, scale=3)
     against_jax(softmaxes, x, ulps=8)
-    against_jax(softmaxes, x, mask("softmax"), ulps=8)
+    against_jax(softmaxes, x, mask("softmax"), ulps=8, eager=dtype is np.float32)
 
 
 def test_logsumexp_and_logmeanexp() -> None:
     x, b = normal("logsumexp", *SHAPE, scale=3), normal("weights", *SHAPE)
     b[0, 0] = 0
-    against_jax(sums, x, b, mask("logsumexp"), ulps=8)
+    against_jax(sums, x, b, mask("logsumexp"), ulps=8, eager=True)
 
 
 def test_integers_and_weights_that_broadcast() -> None:
@@ -161,7 +161,7 @@ def test_one_hot() -> None:
             nn.one_hot(x, 0),
         ]
 
-    against_jax(vectors, x, ulps=0)
+    against_jax(vectors, x, ulps=0, eager=True)
     against_jax(vectors, x.astype(np.uint8), ulps=0)
     wanted = np.asarray(jax.nn.one_hot(2, 3))
     assert_close(poot.nn.one_hot(2, 3), wanted, 0)
