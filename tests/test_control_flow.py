@@ -395,6 +395,40 @@ COUNTING = """
 """
 
 
+def test_copies_in_bodies_are_whole_words() -> None:
+    """Where they may not happen launches make them, which may have no small storage."""
+    body = only_loop(planned(FLAGS))
+    copies = [node for node in body if isinstance(node, Copy)]
+    assert copies and all(copy.source.size % 4 == 0 for copy in copies)
+
+
+# A scalar of one byte, which all invocations read.
+FLAGS = """
+    device %0: bool[]
+    device %1: f32[64]
+    %2: bool[], %3: f32[64], %4: i32[] = while[condition=graph {
+      device %0: bool[]
+      device %1: f32[64]
+      device %2: i32[]
+      %3: bool[] = compare[op=lt](%2, 5:i32)
+      %4: bool[] = binary[op=or](%3, %0)
+      result %4
+    }, body=graph {
+      device %0: bool[]
+      device %1: f32[64]
+      device %2: i32[]
+      %3: bool[] = compare[op=lt](%2, 3:i32)
+      %4: f32[64] = binary[op=mul](%1, 0.5:f32)
+      %5: i32[] = binary[op=add](%2, 1:i32)
+      result %3
+      result %4
+      result %5
+    }, condition_consts=0, body_consts=0](%0, %1, 0:i32)
+    result %2
+    result %3
+"""
+
+
 def test_scratch_of_bodies_shares_memory_and_outer_values_keep_theirs() -> None:
     """What lives across a loop stands apart from what its iterations write."""
     program = planned(LIVES_ACROSS)
