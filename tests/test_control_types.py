@@ -150,3 +150,61 @@ def test_type_rules_say_what_was_given_and_is_needed(
     with pytest.raises(error, match=message) as refusal:
         graph_of(text)
     assert "equation 0 (" in str(refusal.value)
+
+
+# --- what passes make -----------------------------------------------------------
+
+
+def counted(*body: str) -> str:
+    """A graph with a loop of three trips over one state."""
+    params = f"body={region(*body)}, trips=3, rows=0, fresh=0, reverse=false"
+    return f"device %0: f32[2]\n%1: f32[2] = counted_loop[{params}](%0)"
+
+
+LOOPS_REFUSED: list[tuple[str, type[GraphError], str]] = [
+    (
+        counted("device %0: f32[]", "state %1: f32[2]", "next %1 = %1"),
+        TypeMismatchError,
+        r"counted_loop: the index is f32\[\], takes i32\[\]",
+    ),
+    (
+        counted("state %0: f32[2]", "device %1: i32[]", "next %0 = %0"),
+        TypeMismatchError,
+        "the body takes 1 device inputs, its states, then device inputs; given state",
+    ),
+    (
+        counted("device %0: i32[]", "state %1: f32[3]", "next %1 = %1"),
+        TypeMismatchError,
+        r"counted_loop: operands are \(f32\[2\]\), the body takes \(f32\[3\]\)",
+    ),
+    (
+        counted(
+            *("device %0: i32[]", "state %1: f32[2]"),
+            *("next %1 = %1", 'witness %0 "never"'),
+        ),
+        OutputError,
+        "the body has exports or witnesses; takes results and next states only",
+    ),
+    (
+        "device %0: f32[]\n%1: f32[] = flag_loop[body="
+        + region("state %0: f32[]", "next %0 = %0")
+        + "](%0)",
+        TypeMismatchError,
+        r"flag_loop: the flag is f32\[\], takes i32\[\]",
+    ),
+    (
+        "device %0: i32[]\n%1: i32[] = flag_loop[body="
+        + region("state %0: i32[]", "next %0 = %0", "result %0")
+        + "](%0)",
+        OutputError,
+        "flag_loop: the body gives 1 results; takes next states only",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "message"), LOOPS_REFUSED)
+def test_loops_over_state_say_what_is_needed(
+    text: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        graph_of(text)
