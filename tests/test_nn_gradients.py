@@ -279,3 +279,39 @@ def test_cosines_do_not_change_along_the_vectors() -> None:
     cosine = (one * two).sum(-1, keepdims=True)
     right = (two - cosine * one) / np.linalg.norm(wide, axis=-1, keepdims=True)
     same(pull(x), right, 8)
+
+
+# --- second order -----------------------------------------------------------
+
+
+def _norms(x: Any, scale: Any, bias: Any) -> Any:
+    normal = nn.layer_norm(x, scale, bias), nn.rms_norm(x, scale, axis=0)
+    grouped = nn.group_norm(x, 2, bias), nn.batch_norm(x, *nn.batch_statistics(x))
+    return normal, grouped
+
+
+def _losses(x: Any, y: Any) -> Any:
+    shares = nn.softmax(y)
+    return (
+        nn.softmax_cross_entropy(x, shares),
+        nn.softmax_cross_entropy_with_integer_labels(x, np.int32([0, 1, -1, 2])),
+        nn.sigmoid_binary_cross_entropy(x, shares),
+        nn.kl_divergence(x, shares),
+        nn.log_cosh(x, y),
+        nn.cosine_similarity(x, y),
+    )
+
+
+def _attention(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    turned = nn.rope(q, dimensions=2), nn.rope(k, interleaved=True)
+    return nn.dot_product_attention(*turned, v, bias, is_causal=True)
+
+
+def test_second_order() -> None:
+    """Forward and reverse, against finite differences of f64."""
+    square = normal("square", 4, 4), normal("scale", 4), normal("bias", 4)
+    poot.testing.check_grads(_norms, square, order=2)
+    rows = normal("rows", 4, 3), normal("others", 4, 3)
+    poot.testing.check_grads(_losses, rows, order=2)
+    heads = normal("q", 3, 2, 4), normal("k", 3, 1, 4), normal("v", 3, 1, 4)
+    poot.testing.check_grads(_attention, (*heads, normal("b", 2, 3, 3)), order=2)
