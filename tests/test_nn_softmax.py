@@ -168,6 +168,19 @@ def test_one_hot() -> None:
     assert_close(poot.nn.one_hot([2], 3), wanted[None], 0)
 
 
+def test_one_hot_along_a_mapped_axis() -> None:
+    x = np.int32([0, 2, 1, 7])
+
+    def vectors(x: Any) -> Any:
+        return poot.nn.one_hot(x, 3, axis="classes")
+
+    mapped = poot.vmap(vectors, None, -1, axis_name="classes", axis_size=3)
+    assert_close(mapped(x), np.asarray(jax.nn.one_hot(x, 3)), 0)
+    wide = poot.vmap(vectors, None, axis_name="classes", axis_size=4)
+    with pytest.raises(ShapeError, match="3 classes along axis 'classes'"):
+        wide(x)
+
+
 def test_narrow_integers_name_no_class_twice() -> None:
     found = np.asarray(poot.nn.one_hot(np.int8([0, 127, -1]), 300))
     assert np.argwhere(found).tolist() == [[0, 0], [1, 127]]
