@@ -307,3 +307,22 @@ def test_without_jit_functions_print_too(printed: Printed) -> None:
         poot.jit(f)(jnp.int32(1))
     poot.effects_barrier()
     assert printed() == ["1"]
+
+
+@each_way
+def test_the_rules_of_a_custom_vjp_print(way: Any, printed: Printed) -> None:
+    @poot.custom_vjp
+    def f(x: Any) -> Any:
+        return x * x
+
+    def forward(x: Any) -> Any:
+        debug.print("forward {}", x)
+        return x * x, x
+
+    def backward(x: Any, cotangent: Any) -> Any:
+        debug.print("backward {} {}", x, cotangent)
+        return (2 * x * cotangent,)
+
+    f.defvjp(forward, backward)
+    assert float(way(poot.grad(lambda x: f(x) * 3))(jnp.float32(2))) == 12
+    assert printed() == ["forward 2.0", "backward 2.0 3.0"]

@@ -25,6 +25,7 @@ from poot.core.equation import (
     Witness,
 )
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.control import Cond, ControlOp, Scan, While
 from poot.core.ops.elementwise import (
     Binary,
@@ -38,8 +39,8 @@ from poot.core.ops.elementwise import (
 from poot.core.ops.host import Record, holds, regions
 from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Broadcast, Concat, Reshape
-from poot.core.source import Source
-from poot.core.types import Storage, TensorType, scalar_type
+from poot.core.source import UNKNOWN, Source
+from poot.core.types import ANONYMOUS, Identity, Storage, TensorType, scalar_type
 
 # Words of a ring where more records may come than that holds; and the fewest records.
 _RING_WORDS = 1 << 18
@@ -130,6 +131,21 @@ def _words(type: TensorType) -> int:
     return type.size * max(type.dtype.itemsize // 4, 1)
 
 
+class _Builder(Builder):
+    """A builder that emits at one line after another."""
+
+    line: Source = UNKNOWN
+
+    def emit(
+        self,
+        op: Op,
+        operands: tuple[Operand, ...],
+        source: Source = UNKNOWN,
+        identity: Identity = ANONYMOUS,
+    ) -> tuple[ValueId, ...]:
+        return super().emit(op, operands, self.line, identity)
+
+
 # The ring and the count.
 _State = tuple[ValueId, ValueId]
 
@@ -142,7 +158,8 @@ class _Threading:
         self._numbers = {site: number for number, site in enumerate(ring.sites)}
 
     def whole(self, graph: Graph) -> Graph:
-        builder = Builder()
+        builder = _Builder()
+        builder.line = self._ring.sites[0].source
         known: dict[ValueId, ValueId] = {}
         for value in graph.inputs:
             meta = graph.values[value]
@@ -177,7 +194,7 @@ class _Threading:
 
         It gives it after its first `kept` results.
         """
-        builder = Builder()
+        builder = _Builder()
         before, after = graph.inputs[:carries], graph.inputs[carries:]
         known = {v: builder.input(graph.type(v)) for v in before}
         state = builder.input(self._ring.type), builder.input(_COUNT)
@@ -192,7 +209,7 @@ class _Threading:
 
     def plain(self, condition: Graph) -> Graph:
         """A condition without records, which takes the state last and leaves it."""
-        builder = Builder()
+        builder = _Builder()
         known = {v: builder.input(condition.type(v)) for v in condition.inputs}
         state = builder.input(self._ring.type), builder.input(_COUNT)
         step = _Step(self, builder, condition, known, state)
@@ -208,7 +225,7 @@ class _Threading:
         next of these from the carries on.
         """
         first, consts = op.condition_consts, op.condition_consts + op.body_consts
-        builder = Builder()
+        builder = _Builder()
         own = op.condition.inputs[:first]
         given = [
             builder.input(graph.type(v))
@@ -232,7 +249,9 @@ class _Threading:
         assert len(given) == consts + len(carries)
         return builder.finish()
 
-    def row(self, builder: Builder, site: Site, operands: Sequence[Operand]) -> ValueId:
+    def row(
+        self, builder: _Builder, site: Site, operands: Sequence[Operand]
+    ) -> ValueId:
         """The words of one record."""
         number = Scalar.of(self._numbers[site], dtypes.uint32)
         parts = list(builder.emit(Broadcast((1,)), (number,)))
@@ -250,7 +269,7 @@ class _Threading:
         return self._ring.rows
 
 
-def _number(builder: Builder, value: int) -> ValueId:
+def _number(builder: _Builder, value: int) -> ValueId:
     (out,) = builder.emit(Broadcast(()), (_literal(value),))
     return out
 
@@ -259,7 +278,7 @@ def _literal(value: int) -> Scalar:
     return Scalar.of(value, dtypes.int32)
 
 
-def _encoded(builder: Builder, operand: Operand, type: TensorType) -> ValueId:
+def _encoded(builder: _Builder, operand: Operand, type: TensorType) -> ValueId:
     """The elements as words of 32 bits, wider ones as two."""
     if isinstance(operand, Scalar):
         (operand,) = builder.emit(Broadcast(()), (operand,))
@@ -289,7 +308,7 @@ class _Step:
     def __init__(
         self,
         threading: _Threading,
-        builder: Builder,
+        builder: _Builder,
         graph: Graph,
         known: dict[ValueId, ValueId],
         state: _State,
@@ -303,16 +322,16 @@ class _Step:
 
     def run(self) -> None:
         for index, eqn in enumerate(self._graph.eqns):
-            source = self._graph.source(index)
+            self._builder.line = self._graph.source(index)
             operands = tuple(map(self._read, eqn.inputs))
             if isinstance(eqn.op, Record):
                 self._record(index, operands)
                 self._known[eqn.out] = _number(self._builder, 0)
             elif any(holds(region, Record) for region in regions(eqn.op)):
                 assert isinstance(eqn.op, ControlOp)
-                self._control(eqn, eqn.op, operands, source)
+                self._control(eqn, eqn.op, operands)
             else:
-                outs = self._builder.emit(eqn.op, operands, source)
+                outs = self._builder.emit(eqn.op, operands)
                 self._known.update(zip(eqn.outs, outs, strict=True))
 
     def witness(self) -> None:
@@ -336,20 +355,17 @@ class _Step:
     def _record(self, index: int, operands: Sequence[Operand]) -> None:
         builder, (ring, count) = self._builder, self.state
         row = self._threading.row(builder, _site(self._graph, index), operands)
-        source = self._graph.source(index)
         (place,) = builder.emit(
-            Binary(BinaryOp.REM), (count, _literal(self._threading.rows)), source
+            Binary(BinaryOp.REM), (count, _literal(self._threading.rows))
         )
         update = (ring, row, place, _literal(0))
-        (ring,) = builder.emit(DynamicUpdateSlice(), update, source)
-        (count,) = builder.emit(Binary(BinaryOp.ADD), (count, _literal(1)), source)
+        (ring,) = builder.emit(DynamicUpdateSlice(), update)
+        (count,) = builder.emit(Binary(BinaryOp.ADD), (count, _literal(1)))
         self.state = ring, count
 
     # --- control flow -------------------------------------------------------
 
-    def _control(
-        self, eqn: Eqn, op: ControlOp, operands: tuple[Operand, ...], source: Source
-    ) -> None:
+    def _control(self, eqn: Eqn, op: ControlOp, operands: tuple[Operand, ...]) -> None:
         count = len(eqn.outs) - len(op.witnesses)
         kept = op.carries if isinstance(op, Scan) else count
         asked: list[ValueId] = []
@@ -376,7 +392,7 @@ class _Step:
                 plain = self._threading.plain(op.condition)
                 made = While(plain, body, op.condition_consts, op.body_consts)
                 operands = (*operands, *self.state)
-        outs = self._builder.emit(made, operands, source)
+        outs = self._builder.emit(made, operands)
         self.state = outs[kept], outs[kept + 1]
         results = (*outs[:kept], *outs[kept + 2 : count + 2])
         self._known.update(zip(eqn.outs, results, strict=False))
@@ -417,7 +433,7 @@ class _Step:
         step.run()
         flag = known[op.condition.results[0]]
         body = self._threading.asking(op)
-        answer = Builder()
+        answer = _Builder()
         inputs = [answer.input(body.type(v)) for v in body.inputs[consts:]]
         answer.result(inputs[-1])
         made = While(answer.finish(), body, 0, consts)

@@ -49,8 +49,8 @@ class LoopProgram:
     invariant: tuple[tuple[Ref, bool], ...]
     # Of the last states, then of the ys.
     targets: tuple[LoopTarget, ...]
-    # Of all launches together.
-    trips: int
+    # Of all launches together; None: as long as the first state is not 0.
+    trips: int | None
     reverse: bool
 
 
@@ -96,6 +96,8 @@ class _LoopKernel:
                 evaluator.value(ref, evaluator.operand_index(ref, index))
             count = k.min(count, most)
             with k.loop(count, max_trips=most) as at, evaluator.scope():
+                if program.trips is None:
+                    k.break_if(k.eq(self.variables[0][0].load(), 0))
                 self._iterate(evaluator, k.add(first, at))
             self._store_states(evaluator)
         return k.finish(f"whole loop, {self.schedule}")
@@ -128,7 +130,10 @@ class _LoopKernel:
 
     def _iterate(self, evaluator: Evaluator, number: Value) -> None:
         k, program = self.k, self.program
-        self.at = k.sub(program.trips - 1, number) if program.reverse else number
+        self.at = number
+        if program.reverse:
+            assert program.trips is not None
+            self.at = k.sub(program.trips - 1, number)
         states = len(program.following)
         values = [
             evaluator.value(ref, self._index(target))
@@ -145,7 +150,7 @@ class _LoopKernel:
     def _store_row(self, evaluator: Evaluator, place: int, pack: Pack) -> None:
         k, program = self.k, self.program
         target, pointer = program.targets[place], self.targets[place]
-        assert self.at is not None
+        assert self.at is not None and program.trips is not None
         if target.spread:
             row = k.mul(self.at, self.total // self.lanes)
             evaluator.memory.store(

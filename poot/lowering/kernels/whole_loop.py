@@ -1,4 +1,4 @@
-"""Counted loops whose bodies work element by element: one kernel runs iterations.
+"""Loops whose bodies work element by element: one kernel runs iterations.
 
 Each invocation keeps its elements of the carries and walks through the iterations on
 its own, so that nothing waits for anything. Scalars that change from iteration to
@@ -18,7 +18,7 @@ from poot.core.errors import LimitError
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
 from poot.core.ops.indexing import DynamicSlice
-from poot.core.ops.loops import INDEX, CountedLoop
+from poot.core.ops.loops import INDEX, CountedLoop, StateLoop
 from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from poot.lowering.kernels.describe import (
@@ -50,11 +50,13 @@ _MOST_ELEMENTS = (1 << 32) - (1 << 16)
 class Step:
     """One iteration as a graph of primitives.
 
-    Inputs: the index, the states, the device inputs, whole tensors of rows, and what
-    each state begins as. Results: the next states, the ys, and what states begin as.
+    Inputs: the index if it counts, the states, the device inputs, whole tensors of
+    rows, and what each state begins as. Results: the next states, the ys, and what
+    states begin as.
     """
 
     graph: Graph
+    counts: bool
     states: int
     ys: int
     # Of what the invocations share out among themselves.
@@ -63,41 +65,43 @@ class Step:
     @property
     def held(self) -> tuple[ValueId, ...]:
         """What an invocation holds: the index and its elements of the states."""
-        return self.graph.inputs[: 1 + self.states]
+        return self.graph.inputs[: self.counts + self.states]
 
 
-def element_step(op: CountedLoop) -> Step | None:
+def element_step(op: StateLoop) -> Step | None:
     """The iteration of a loop that works element by element; None for other loops."""
     body = op.body
     types = [body.type(v) for v in (*op.states, *body.results)]
     shapes = {type.shape for type in types} - {()}
-    if op.fresh or len(shapes) > 1 or not types or not all(t.size for t in types):
+    if op.started < len(op.states) or len(shapes) > 1:
+        return None
+    if not types or not all(type.size for type in types):
         return None
     shape = shapes.pop() if shapes else ()
-    if max(1, op.trips) * math.prod(shape) > _MOST_ELEMENTS:
+    trips = op.trips if isinstance(op, CountedLoop) else 1
+    if max(1, trips) * math.prod(shape) > _MOST_ELEMENTS:
         return None
     graph = _step_graph(op)
     if graph is None or len(graph.eqns) > _MOST_EQUATIONS:
         return None
-    step = Step(graph, len(op.states), len(body.results), shape)
+    counts = isinstance(op, CountedLoop)
+    step = Step(graph, counts, len(op.states), len(body.results), shape)
     return step if _stays_in_place(step) else None
 
 
-def _step_graph(op: CountedLoop) -> Graph | None:
+def _step_graph(op: StateLoop) -> Graph | None:
     """The body in primitives, with rows as slices; None if it has others."""
     body = op.body
     if not all(isinstance(eqn.op, (Fused, *POINTWISE)) for eqn in body.eqns):
         return None
     builder = Builder()
-    first_row = len(body.inputs) - op.rows
+    rows = op.rows if isinstance(op, CountedLoop) else 0
+    first_row = len(body.inputs) - rows
     known = {v: builder.input(body.type(v)) for v in body.inputs[:first_row]}
-    index = known[body.inputs[0]]
-    for row in body.inputs[first_row:]:
-        type = body.type(row)
-        whole = builder.input(TensorType((op.trips, *type.shape), type.dtype))
-        zeros = (Scalar.of(0, INDEX.dtype),) * len(type.shape)
-        (block,) = builder.emit(DynamicSlice((1, *type.shape)), (whole, index, *zeros))
-        (known[row],) = builder.emit(Reshape(type.shape), (block,))
+    if isinstance(op, CountedLoop):
+        index = known[body.inputs[0]]
+        for row in body.inputs[first_row:]:
+            known[row] = _row(builder, body.type(row), op.trips, index)
     begun = [builder.input(body.type(state)) for state in op.states]
     for index_of_eqn, eqn in enumerate(body.eqns):
         inputs = tuple(o if isinstance(o, Scalar) else known[o] for o in eqn.inputs)
@@ -118,6 +122,15 @@ def _step_graph(op: CountedLoop) -> Graph | None:
     return builder.finish()
 
 
+def _row(builder: Builder, type: TensorType, trips: int, index: ValueId) -> ValueId:
+    """Row `index` of a tensor that is the next input."""
+    whole = builder.input(TensorType((trips, *type.shape), type.dtype))
+    zeros = (Scalar.of(0, INDEX.dtype),) * len(type.shape)
+    (block,) = builder.emit(DynamicSlice((1, *type.shape)), (whole, index, *zeros))
+    (row,) = builder.emit(Reshape(type.shape), (block,))
+    return row
+
+
 def _stays_in_place(step: Step) -> bool:
     """Whether what comes of an element of the states stays at its place."""
     graph, shape = step.graph, step.shape
@@ -135,18 +148,44 @@ def _stays_in_place(step: Step) -> bool:
     return True
 
 
-def lower_whole_loop(ctx: PlanContext, eqn: Eqn, step: Step) -> bool:
-    """Plan the launches of a loop; False if no kernel of its fits the device."""
-    return _Launch(ctx, eqn, step).plan()
+def lower_counted(ctx: PlanContext, eqn: Eqn, step: Step) -> bool:
+    """Plan the launches of a counted loop; False if none fits the device."""
+    assert isinstance(eqn.op, CountedLoop)
+    launch = _Launch(ctx, eqn, step)
+    begun = [ctx.view(operand) for operand in eqn.inputs[: step.states]]
+    trips = launch.longest(begun)
+    if trips is None:
+        return False
+    for first in range(0, eqn.op.trips, trips):
+        launch.emit(begun, first, trips)
+        begun = list(launch.outs[: step.states])
+    return True
+
+
+def lower_flagged(ctx: PlanContext, eqn: Eqn, step: Step) -> bool:
+    """Plan a launch that goes on with a loop on a flag, from its states to its states.
+
+    False if none fits the device.
+    """
+    launch = _Launch(ctx, eqn, step)
+    begun = launch.outs[: step.states]
+    trips = launch.longest(begun)
+    if trips is None:
+        return False
+    launch.emit(begun, 0, trips)
+    return True
 
 
 class _Launch:
     """The launches of one loop in the making."""
 
     def __init__(self, ctx: PlanContext, eqn: Eqn, step: Step) -> None:
-        assert isinstance(eqn.op, CountedLoop)
+        assert isinstance(eqn.op, StateLoop)
         self.ctx, self.eqn, self.step, self.op = ctx, eqn, step, eqn.op
         self.total = math.prod(step.shape)
+        self.trips: int | None = None
+        if isinstance(eqn.op, CountedLoop):
+            self.trips = eqn.op.trips
         dtypes = [ctx.type(out).dtype for out in eqn.outs]
         wanted = choose_lanes(dtypes, len(step.graph.eqns), self.total)
         # The rows of ys are whole chunks.
@@ -156,21 +195,6 @@ class _Launch:
         # Which of the results the invocations share out.
         made = step.graph.results[: len(eqn.outs)]
         self.spread = [bool(step.graph.type(value).shape) for value in made]
-
-    def plan(self) -> bool:
-        if not self._fits():
-            return False
-        operands = self.eqn.inputs[: self.step.states]
-        begun = [self.ctx.view(operand) for operand in operands]
-        trips = self._longest(begun)
-        if trips is None:
-            return False
-        for first in range(0, self.op.trips, trips):
-            pairs = zip(begun, self.outs, strict=False)
-            begun = [self._apart(view, out) for view, out in pairs]
-            self._emit(begun, first, trips)
-            begun = list(self.outs[: self.step.states])
-        return True
 
     def _fits(self) -> bool:
         """Whether chunks are whole words, and all addresses can be given."""
@@ -182,12 +206,14 @@ class _Launch:
         pointers = len(self.step.graph.inputs) + len(self.outs)
         return words and pointers <= _MOST_POINTERS
 
-    def _longest(self, begun: Sequence[View | Scalar]) -> int | None:
-        """How many iterations a launch may run within the device's limit of loops."""
+    def longest(self, begun: Sequence[View | Scalar]) -> int | None:
+        """How many iterations a launch may run within the device's limits, if any."""
+        if not self._fits():
+            return None
         program, _ = self._described(begun)
         work = self.total * max(1, len(self.step.graph.eqns))
         for trips in _TRIPS:
-            if trips != _TRIPS[-1] and work * min(trips, self.op.trips) > _MOST_WORK:
+            if trips != _TRIPS[-1] and work * self._count(trips) > _MOST_WORK:
                 continue
             try:
                 self._kernel(program, trips)
@@ -206,8 +232,12 @@ class _Launch:
         self.ctx.copy(view, copy)
         return copy
 
+    def _count(self, trips: int, first: int = 0) -> int:
+        """How many iterations a launch of `trips` at most runs from `first` on."""
+        return trips if self.trips is None else min(trips, self.trips - first)
+
     def _kernel(self, program: LoopProgram, trips: int) -> Kernel:
-        most = min(trips, self.op.trips)
+        most = self._count(trips)
         return loop_kernel(self.ctx.info, program, self.schedule, most)
 
     def _described(
@@ -222,15 +252,17 @@ class _Launch:
         end = step.states + step.ys
         program = LoopProgram(
             region=described.region,
-            held=tuple(n for n, value in enumerate(step.held) if value in refs),
+            held=tuple(
+                n for n, v in enumerate(step.held, 1 - step.counts) if v in refs
+            ),
             shape=step.shape,
             following=tuple(results[: step.states]),
             ys=tuple(results[step.states : end]),
             begun=tuple(results[end:]),
             invariant=tuple(_invariant(step, refs)),
             targets=tuple(map(self._target, self.outs, self.spread)),
-            trips=self.op.trips,
-            reverse=self.op.reverse,
+            trips=self.trips,
+            reverse=isinstance(self.op, CountedLoop) and self.op.reverse,
         )
         return program, described
 
@@ -239,9 +271,10 @@ class _Launch:
             view.dtype, alignment_of(view), self.ctx.indirect(view), spread
         )
 
-    def _emit(self, begun: Sequence[View | Scalar], first: int, trips: int) -> None:
-        program, described = self._described(begun)
-        count = min(trips, self.op.trips - first)
+    def emit(self, begun: Sequence[View | Scalar], first: int, trips: int) -> None:
+        pairs = zip(begun, self.outs, strict=False)
+        program, described = self._described([self._apart(*pair) for pair in pairs])
+        count = self._count(trips, first)
         self.ctx.emit(
             self._kernel(program, trips),
             [*described.buffers, *self.outs],

@@ -22,12 +22,17 @@ from poot.lowering.kernels.cursor import (
     index_of,
 )
 from poot.lowering.kernels.describe import alignment_of
-from poot.lowering.kernels.whole_loop import element_step, lower_whole_loop
+from poot.lowering.kernels.whole_loop import (
+    Step,
+    element_step,
+    lower_counted,
+    lower_flagged,
+)
 from poot.lowering.opened import opened
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import make_inner_frame
 from poot.lowering.plan.layout import ALIGNMENT, Layout, View
-from poot.lowering.plan.planner import plan_equations
+from poot.lowering.plan.planner import plan_equations, require_types
 from poot.lowering.plan.rules import lower
 from poot.lowering.plan.state import initial_state
 from poot.lowering.program import Branch, Loop, Node, Space
@@ -50,8 +55,8 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a Loop, whose body ends with the step of its cursor."""
     op, label = eqn.op, ctx.label
     assert isinstance(op, CountedLoop)
-    step = element_step(op) if op.trips else None
-    if step is not None and lower_whole_loop(ctx, eqn, step):
+    step = _element_step(ctx, op) if op.trips else None
+    if step is not None and lower_counted(ctx, eqn, step):
         return
     inputs = op.body.inputs
     places = _state_places(ctx, eqn)
@@ -69,12 +74,20 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     moving = [
         ctx.row(each.view, entry_of(cursor, number)) for number, each in enumerate(rows)
     ]
-    places.update(zip(inputs[len(inputs) - op.rows :], moving, strict=False))
+    places.update(zip(inputs[len(inputs) - op.rows :], moving[: op.rows], strict=True))
     body = _planned(ctx, op.body, places, moving[op.rows :])
     if moves:
         body.label = ctx.label
         advance(body, cursor, rows, -1 if op.reverse else 1)
     ctx.nodes.append(Loop(op.trips, tuple(body.nodes)))
+
+
+def _element_step(ctx: PlanContext, op: StateLoop) -> Step | None:
+    """The iteration of a loop that works element by element, on what the device can."""
+    step = element_step(op)
+    if step is not None:
+        require_types(op.body, ctx.info)
+    return step
 
 
 def _contiguous(ctx: PlanContext, operand: Operand) -> View:
@@ -93,14 +106,18 @@ def lower_flag_loop(ctx: PlanContext, eqn: Eqn) -> None:
     op = eqn.op
     assert isinstance(op, FlagLoop)
     places = _state_places(ctx, eqn)
-    flag = places[op.body.inputs[0]]
-    body = _planned(ctx, op.body, places)
-    # A flag that is a result too stands elsewhere.
-    before = len(ctx.nodes)
-    asked = _in_arena(ctx, flag)
-    predicate = tuple(ctx.nodes[before:])
-    del ctx.nodes[before:]
-    ctx.nodes.append(WhileNode(predicate, asked.range, tuple(body.nodes)))
+    flag = asked = places[op.body.inputs[0]]
+    predicate: list[Node] = []
+    if not _is_word_of_arena(flag):
+        # A flag that is a result too.
+        asked = ctx.scratch(INDEX)
+        with ctx.body() as predicate:
+            ctx.copy(flag, asked)
+    step = _element_step(ctx, op)
+    with ctx.body() as body:
+        if step is None or not lower_flagged(ctx, eqn, step):
+            body += _planned(ctx, op.body, places, deeper=False).nodes
+    ctx.nodes.append(WhileNode(tuple(predicate), asked.range, tuple(body)))
 
 
 @lower.define(Switch)
@@ -149,11 +166,15 @@ def _placed(ctx: PlanContext, operand: Operand) -> View:
 
 def _in_arena(ctx: PlanContext, view: View) -> View:
     """A word in the arena, where the runtime looks for what decides."""
-    if view.range.space is Space.ARENA and view.is_dense:
+    if _is_word_of_arena(view):
         return view
     place = ctx.scratch(view.type)
     ctx.copy(view, place)
     return place
+
+
+def _is_word_of_arena(view: View) -> bool:
+    return view.range.space is Space.ARENA and view.is_dense
 
 
 def _state_places(ctx: PlanContext, eqn: Eqn) -> dict[ValueId, View]:

@@ -80,10 +80,19 @@ def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
     if _as_view(ctx, eqn):
         return
     try:
-        _require_types(ctx, eqn)
+        _require_types(ctx.graph, ctx.info, eqn)
         lower[eqn.op.key](ctx, eqn)
     except LoweringError as error:
         raise type(error)(f"{_where(ctx.graph, index)}: {error}") from error
+
+
+def require_types(graph: Graph, info: DeviceInfo) -> None:
+    """Raise CapabilityError where the device cannot calculate what a graph does."""
+    for index, eqn in enumerate(graph.eqns):
+        try:
+            _require_types(graph, info, eqn)
+        except LoweringError as error:
+            raise type(error)(f"{_where(graph, index)}: {error}") from error
 
 
 def _as_view(ctx: PlanContext, eqn: Eqn) -> bool:
@@ -119,24 +128,23 @@ def _where(graph: Graph, index: int) -> str:
     )
 
 
-def _require_types(ctx: PlanContext, eqn: Eqn) -> None:
+def _require_types(graph: Graph, info: DeviceInfo, eqn: Eqn) -> None:
     """Raise CapabilityError where the device cannot calculate with a dtype."""
     if isinstance(eqn.op, ControlOp):
         # It moves elements; what calculates are the equations of its sub-graphs.
         return
-    graph = ctx.graph
     eqns: tuple[Eqn, ...] = (eqn,)
     if isinstance(eqn.op, Fused | FusedRow):
         graph, eqns = eqn.op.body, eqn.op.body.eqns
     for inner in eqns:
         for value in (*inner.inputs, *inner.outs):
             dtype = graph.type(value).dtype
-            has = ctx.info.float64 if dtype.is_float else ctx.info.int64
+            has = info.float64 if dtype.is_float else info.int64
             if dtype.itemsize == 8 and not has:
                 feature = "float64" if dtype.is_float else "int64"
                 raise CapabilityError(
                     f"{inner.op} on {dtype} needs the feature {feature}, which "
-                    f"{ctx.info.name} lacks. Use a 32-bit dtype"
+                    f"{info.name} lacks. Use a 32-bit dtype"
                 )
 
 
