@@ -52,14 +52,14 @@ def steps(draw: st.DrawFn) -> Steps:
 
 def repeat(count: int, strategy: Any, test: Callable[[Any], None]) -> None:
     """Hypothesis over as many examples as the command line says."""
-    run = given(strategy)(test)
+    decorate: Any = given(strategy)
     configured: Any = settings(
         max_examples=count,
         derandomize=True,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    configured(run)()
+    configured(decorate(test))()
 
 
 @pytest.mark.parametrize("name", STEPS)

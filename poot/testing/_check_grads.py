@@ -11,7 +11,12 @@ import numpy as np
 
 from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.core.errors import ArgumentError, GradientError
+from poot.core.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    TypeMismatchError,
+)
 from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate
 from poot.interpreters.config import config
@@ -55,8 +60,8 @@ def check_grads(
     are compared along random directions, then, up to `order`, derivatives of those.
 
     The differences are those of f's graph with its arguments in f64, run by the oracle,
-    so that they tell rounding from faults; a graph that computes in narrower floats
-    even so is run in the dtypes of `args`, with a wider step. `eps` is the step. `atol`
+    so that they tell rounding from faults; where `f` does not take f64, or computes in
+    narrower floats even so, it runs in the dtypes of `args`, with a wider step. `eps` is the step. `atol`
     and `rtol` default to what the narrowest dtype of args allows: 2e-2 for f16, 1e-1
     for bf16, 1e-3 for f32, 1e-6 for f64.
 
@@ -150,15 +155,13 @@ class _Differences:
     """A function run by the oracle at its point and at steps off it."""
 
     def __init__(self, f: Callable[..., Any], point: _Point, eps: float | None) -> None:
-        wide = [_widened(leaf) for leaf in point.leaves]
-        with config.override(enable_x64=True):
-            self.graph = make_graph(f)(*unflatten(point.tree, wide))
-        self.leaves: Sequence[Array] = wide
+        self.leaves: Sequence[Array] = [_widened(leaf) for leaf in point.leaves]
         dtype = dtypes.float64
-        if _narrows(self.graph):
-            self.graph = make_graph(f)(*point.args)
+        wide = _wide_graph(f, unflatten(point.tree, self.leaves))
+        if wide is None:
             self.leaves = point.leaves
             dtype = max(point.float_dtypes, key=lambda dtype: _STEPS[dtype])
+        self.graph = make_graph(f)(*point.args) if wide is None else wide
         self.eps = _STEPS[dtype] if eps is None else eps
         self.told = f"by differences of step {self.eps:g} in {dtype}"
 
@@ -190,10 +193,17 @@ def _widened(x: Array) -> Array:
     return x.astype(np.float64) if _is_float(x) else x
 
 
-def _narrows(graph: Graph) -> bool:
-    """Whether an equation gives floats of less than 64 bits."""
+def _wide_graph(f: Callable[..., Any], args: Any) -> Graph | None:
+    """The graph for arguments in f64; None if not all of it is in f64."""
+    try:
+        with config.override(enable_x64=True):
+            graph = make_graph(f)(*args)
+    except (DTypeError, TypeMismatchError):
+        # It uses other values, of narrower dtypes, with which f64 does not go.
+        return None
     types = [graph.type(out) for eqn in graph.eqns for out in eqn.outs]
-    return any(t.dtype.is_float and t.dtype is not dtypes.float64 for t in types)
+    narrow = [t for t in types if t.dtype.is_float and t.dtype is not dtypes.float64]
+    return None if narrow else graph
 
 
 # --- comparisons ------------------------------------------------------------
