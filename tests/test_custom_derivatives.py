@@ -144,6 +144,23 @@ def test_checkpoint_computes_again_what_its_policy_does_not_keep(
     np.testing.assert_allclose(poot.grad(lambda x: jnp.sum(named(x, 3)))(X), 3 * X**2)
 
 
+def test_checkpointed_loops_and_branches_give_values_beside_gradients(
+    oracle_backend: Any,
+) -> None:
+    def both(m: Modules, x: Any) -> Any:
+        def loss(x: Any) -> Any:
+            rows = m.lax.scan(lambda c, r: (m.np.sin(c) + r, c * r), x[0], x)
+            kept = m.lax.cond(x[0, 0] > 0, m.np.cos, lambda x: x * x, x)
+            return m.np.sum(rows[0]) + m.np.sum(rows[1] * kept)
+
+        return [
+            m.top.value_and_grad(m.top.checkpoint(loss))(x),
+            m.top.linearize(m.top.checkpoint(loss), x)[0],
+        ]
+
+    agree(both, X)
+
+
 # --- errors -----------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,9 +39,11 @@ from poot.interpreters.graphs import (
     identity,
     jvp_graph,
     merged,
+    split_graph,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 from poot.interpreters.linearize import jvp_flat
+from poot.interpreters.nested import stage_closed
 from poot.interpreters.partial import PartialInterpreter, partial
 from poot.interpreters.primitives import reduce_sum, type_of, zeros
 from poot.interpreters.replay import replay
@@ -198,20 +201,38 @@ def _rematerialized(
             unknown.update(eqn.outs)
         elif _keeps(op.policy, body, eqn.op, eqn.inputs):
             saved += eqn.outs
-    known_inputs = [value for value in body.inputs if value not in unknown]
-    known = [value for value in body.results if value not in unknown]
-    first = extract(body, known_inputs, [*known, *saved])
-    given = [x for x in operands if not interpreter.is_unknown(x)]
-    found = interpreter.parent.process(replace(op, body=first), tuple(given))
-    left = [value for value in body.results if value in unknown]
+    flags = tuple(map(interpreter.is_unknown, operands))
+    first, given = _known_part(body, flags, tuple(saved))
+    known = tuple(x for x, u in zip(operands, flags, strict=True) if not u)
+    found = interpreter.parent.process(replace(op, body=first), known)
+    left = [value for value, u in zip(body.results, given, strict=True) if u]
     again = extract(body, [*body.inputs, *saved], left)
-    rest = (*operands, *found[len(known) :])
+    rest = (*operands, *found[len(given) - len(left) :])
     staged = interpreter.staging.process(replace(op, body=again), rest)
-    first_results, second = iter(found), iter(staged)
-    return tuple(
-        next(second) if value in unknown else next(first_results)
-        for value in body.results
+    return tuple(merged(given, staged, found))
+
+
+@functools.lru_cache(1024)
+def _known_part(
+    body: Graph, unknown: Flags, saved: tuple[ValueId, ...]
+) -> tuple[Graph, Flags]:
+    """Results known without the `unknown` inputs, then what is saved; and the others.
+
+    A loop or branch may give some of each, which op by op cannot be told apart.
+    """
+    count = len(body.results)
+    split = split_graph(body, unknown, (False,) * count, (True,) * len(unknown))
+    plain = split.known.results[: count - sum(split.given)]
+    first = extract(split.known, split.known.inputs, plain)
+    if not saved:
+        return first, split.given
+    inputs = [x for x, u in zip(body.inputs, unknown, strict=True) if not u]
+    also = extract(body, inputs, saved)
+    types = first.input_types
+    made = stage_closed(
+        lambda *xs: [*replay(first, xs), *replay(also, xs)], types, "a checkpoint"
     )
+    return made, split.given
 
 
 @partial.define(OptimizationBarrier)

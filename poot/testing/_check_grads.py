@@ -61,9 +61,9 @@ def check_grads(
 
     The differences are those of f's graph with its arguments in f64, run by the oracle,
     so that they tell rounding from faults; where `f` does not take f64, or computes in
-    narrower floats even so, it runs in the dtypes of `args`, with a wider step. `eps` is the step. `atol`
-    and `rtol` default to what the narrowest dtype of args allows: 2e-2 for f16, 1e-1
-    for bf16, 1e-3 for f32, 1e-6 for f64.
+    narrower floats even so, it runs in the dtypes of `args`, with a wider step. `eps`
+    is the step. `atol` and `rtol` default to what the narrowest dtype of args allows:
+    2e-2 for f16, 1e-1 for bf16, 1e-3 for f32, 1e-6 for f64.
 
     GradientError names the order, the mode, the leaf and both numbers.
     """
