@@ -334,7 +334,7 @@ def _lifted(
             ]
             for values, own in zip(lists, flags, strict=True)
         ]
-        with interpreting(inner):
+        with inner.running():
             made = function(*given)
             lists_out = [
                 [x if x is None else inner.lift(x) for x in values] for values in made
@@ -381,14 +381,14 @@ def _batched_vjp(
             (True,) * len([x for x in outs if x.aval.type.dtype.is_float]),
         )
         over_pull = _lifted(lambda r, c: (kept[-1](r, c),), size, flags)
+        floats = [
+            has_batch
+            for x, has_batch in zip(primals, own, strict=True)
+            if x.aval.type.dtype.is_float
+        ]
 
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             (found,) = over_pull(saved, cotangents)
-            floats = [
-                has_batch
-                for x, has_batch in zip(primals, own, strict=True)
-                if x.aval.type.dtype.is_float
-            ]
             # What all examples share has the sum of their cotangents.
             return [
                 ct if ct is None or has_batch else reduce_sum(ct, [0])

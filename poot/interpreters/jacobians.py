@@ -10,7 +10,7 @@ from typing import Any
 from poot.core import dtypes
 from poot.core.errors import DTypeError
 from poot.core.ops.elementwise import CompareOp
-from poot.interpreters.derivatives import jvp, place_of, vjp
+from poot.interpreters.derivatives import jvp, numbers_of, places_of, vjp
 from poot.interpreters.flat import name_of, require_callable, values_of
 from poot.interpreters.primitives import cast, compare, iota, reshape, type_of
 from poot.interpreters.pytree import flatten, map, unflatten
@@ -149,8 +149,8 @@ def _chosen(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The arguments to differentiate (one, or a tuple), and the function of them."""
     single = isinstance(argnums, int)
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    places = [place_of(f"jacobian of `{name_of(fun)}`", n, len(args)) for n in numbers]
+    where = f"jacobian of `{name_of(fun)}`"
+    places = places_of(where, numbers_of(where, argnums), len(args))
     chosen = args[places[0]] if single else tuple(args[place] for place in places)
 
     def of_chosen(given: Any) -> Any:
