@@ -77,17 +77,28 @@ class _Results(NamedTuple):
     tree: TreeDef
     avals: tuple[Aval, ...]
 
-    def of_rule(self, where: str, made: Any) -> list[Any]:
-        """Values of this tree and these types; an error for others."""
+    def of_rule(
+        self, where: str, made: Any, size: int = 0, batched: Sequence[bool] = ()
+    ) -> list[Any]:
+        """Values of this tree and these types; an error for others.
+
+        Those that are `batched` have the batch in front.
+        """
         leaves, tree = flatten(made)
         if by_sorted_keys(tree) != self.tree:
             raise ArgumentError(
                 f"{where} gave a result of the tree {tree}, takes {self.tree}"
             )
         paths = [path.codify("result") for path in leaf_paths(self.tree)]
+        types = [aval.type for aval in self.avals]
+        if batched:
+            types = [
+                TensorType((size, *t.shape), t.dtype) if has_batch else t
+                for t, has_batch in zip(types, batched, strict=True)
+            ]
         return [
-            _fitted(where, leaf, aval.type, path)
-            for leaf, aval, path in zip(leaves, self.avals, paths, strict=True)
+            _fitted(where, leaf, type, path)
+            for leaf, type, path in zip(leaves, types, paths, strict=True)
         ]
 
 
@@ -446,7 +457,7 @@ class custom_vmap(_Custom):
         nested, values, tree, wanted = self._staged(whole)
 
         def flat_rule(size: int, batched: Sequence[bool], given: Sequence[Any]) -> Any:
-            return self._run_rule(tree, wanted.tree, size, batched, given)
+            return self._run_rule(tree, wanted, size, batched, given)
 
         rule = CustomRule(name_of(self._fun), (flat_rule,))
         results = _bind(lambda g, n: CustomVmap(g, rule, n), nested, values)
@@ -455,7 +466,7 @@ class custom_vmap(_Custom):
     def _run_rule(
         self,
         tree: TreeDef,
-        result_tree: TreeDef,
+        wanted: _Results,
         size: int,
         batched: Sequence[bool],
         values: Sequence[Any],
@@ -470,13 +481,11 @@ class custom_vmap(_Custom):
                 f"{where} gave a {type(made).__name__}; takes a pair (result, "
                 "out_batched)"
             )
-        outs, out_tree = flatten(made[0])
-        if by_sorted_keys(out_tree) != result_tree:
-            raise ArgumentError(
-                f"{where} gave a result of the tree {out_tree}, takes {result_tree}"
-            )
-        given = prefix_leaves(made[1], made[0], f"{where}: out_batched")
-        return values_of(where, outs, out_tree), [bool(flag) for flag in given]
+        flags = [
+            bool(flag)
+            for flag in prefix_leaves(made[1], made[0], f"{where}: out_batched")
+        ]
+        return wanted.of_rule(where, made[0], size, flags), flags
 
 
 # --- stop_gradient ----------------------------------------------------------

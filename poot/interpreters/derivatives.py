@@ -234,7 +234,7 @@ def value_and_grad(
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         where = f"grad of `{name_of(fun)}`"
         places = places_of(where, numbers, len(args))
-        _require_floats(where, args, places, allow_int)
+        require_floats(where, args, places, allow_int)
 
         def of_chosen(*chosen: Any) -> Any:
             given = list(args)
@@ -301,8 +301,8 @@ def place_of(where: str, number: int, count: int) -> int:
     return number % count
 
 
-def _require_floats(
-    where: str, args: Sequence[Any], places: Sequence[int], allow_int: bool
+def require_floats(
+    where: str, args: Sequence[Any], places: Sequence[int], allow_int: bool = False
 ) -> None:
     for place in places:
         leaves, tree = flatten(args[place])
@@ -312,7 +312,7 @@ def _require_floats(
                 path = accessor.codify(f"args[{place}]")
                 raise DTypeError(
                     f"{where}: {path} is {type}, which has no derivative; pass floats, "
-                    "or allow_int=True"
+                    "or to grad allow_int=True"
                 )
 
 
