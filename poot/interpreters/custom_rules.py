@@ -235,7 +235,9 @@ def _pulled(
         zeros(_type(x)) if ct is None else ct
         for ct, x in zip(cotangents, operands, strict=False)
     ]
-    found = pull(operands[op.results : first], given)
+    # Literals are values to the user's rule, as they were in the forward one.
+    saved = [current().lift(x) for x in operands[op.results : first]]
+    found = pull(saved, given)
     linear = [
         ct if isinstance(x, Linear) else None
         for ct, x in zip(found, operands[first:], strict=True)
