@@ -37,6 +37,7 @@ from poot.interpreters.graphs import (
     chosen,
     identity,
     jvp_graph,
+    merged,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 from poot.interpreters.linearize import jvp_flat
@@ -211,6 +212,18 @@ def _rematerialized(
         next(second) if value in unknown else next(first_results)
         for value in body.results
     )
+
+
+@partial.define(OptimizationBarrier)
+def _barriers_apart(
+    interpreter: PartialInterpreter, op: OptimizationBarrier, operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    """One of what is known and one of the rest: known values stay known."""
+    unknown = tuple(map(interpreter.is_unknown, operands))
+    known = tuple(x for x, u in zip(operands, unknown, strict=True) if not u)
+    first = interpreter.parent.process(op, known) if known else ()
+    rest = interpreter.staging.process(op, tuple(chosen(operands, unknown)))
+    return tuple(merged(unknown, rest, first))
 
 
 def _keeps(
