@@ -140,12 +140,14 @@ SWAPS = """
     result %7
 """
 
-# A recurrent cell of products, where the carry is what is stacked too.
+# A recurrent cell of products, where the carry is what is stacked too. Its xs stand in
+# a longer tensor.
 RECURRENT = """
-    device %0: f32[6,2,8]
+    device %0: f32[7,2,8]
     device %1: f32[8,16]
     device %2: f32[16,16]
     device %3: f32[2,16]
+    %6: f32[6,2,8] = slice[axis=0, start=1, end=7, stride=1](%0)
     %4: f32[2,16], %5: f32[6,2,16] = scan[body=graph {
       device %0: f32[8,16]
       device %1: f32[16,16]
@@ -157,7 +159,7 @@ RECURRENT = """
       %7: f32[2,16] = clamp(-2.0:f32, %6, 2.0:f32)
       result %7
       result %7
-    }, length=6, consts=2, carries=1, reverse=false](%1, %2, %3, %0)
+    }, length=6, consts=2, carries=1, reverse=false](%1, %2, %3, %6)
     result %4
     result %5
 """
@@ -363,6 +365,152 @@ INNER_LOOPS = """
     result %3
 """
 
+# The edges: literals, nothing, one value everywhere, donated state of all kinds.
+EDGES = {
+    "literal index": """
+    device %0: f32[4]
+    %1: f32[4], %2: i32[] = cond[branches=(graph {
+      device %0: f32[4]
+      %1: i32[] = broadcast[shape=()](3:i32)
+      result %0
+      witness %1 "a"
+    }, graph {
+      device %0: f32[4]
+      %1: f32[4] = unary[op=neg](%0)
+      result %1
+    })](7:i32, %0)
+    result %1
+    result %2
+    """,
+    "no operands": """
+    device %0: i32[]
+    %1: f32[2] = cond[branches=(graph {
+      %0: f32[2] = broadcast[shape=(2)](1.0:f32)
+      result %0
+    }, graph {
+      %0: f32[2] = broadcast[shape=(2)](2.0:f32)
+      result %0
+    })](%0)
+    result %1
+    """,
+    "no carries": """
+    device %0: f32[]
+    %1: f32[6,4], %2: bool[6], %3: i8[6,3] = scan[body=graph {
+      device %0: f32[]
+      %1: f32[4] = broadcast[shape=(4)](%0)
+      %2: bool[] = compare[op=gt](%0, 0.0:f32)
+      %3: i8[3] = broadcast[shape=(3)](5:i8)
+      result %1
+      result %2
+      result %3
+    }, length=6, consts=1, carries=0, reverse=false](%0)
+    result %1
+    result %2
+    result %3
+    """,
+    "literal carries and consts": """
+    device %0: i32[5]
+    %1: i32[], %2: f32[], %3: bool[], %4: i32[5] = scan[body=graph {
+      device %0: i32[]
+      device %1: i32[]
+      device %2: f32[]
+      device %3: bool[]
+      device %4: i32[]
+      %5: i32[] = binary[op=add](%1, %4)
+      %6: i32[] = binary[op=add](%5, %0)
+      %7: bool[] = unary[op=not](%3)
+      result %6
+      result %2
+      result %7
+      result %6
+    }, length=5, consts=1, carries=3, reverse=false](2:i32, 1:i32, 0.5:f32, 0:bool, %0)
+    result %1
+    result %2
+    result %3
+    result %4
+    """,
+    "state through while": """
+    state %0: f32[8,8]
+    state %1: i32[]
+    %2: i32[], %3: f32[8,8] = while[condition=graph {
+      device %0: i32[]
+      device %1: f32[8,8]
+      %2: bool[] = compare[op=lt](%0, 4:i32)
+      result %2
+    }, body=graph {
+      device %0: i32[]
+      device %1: f32[8,8]
+      %2: i32[] = binary[op=add](%0, 1:i32)
+      %3: f32[8,8] = matmul[out=none](%1, %1)
+      %4: f32[8,8] = clamp(-2.0:f32, %3, 2.0:f32)
+      result %2
+      result %4
+    }, condition_consts=0, body_consts=0](%1, %0)
+    result %3
+    next %0 = %3
+    next %1 = %2
+    """,
+    "same operand everywhere": """
+    device %0: f32[4]
+    %1: f32[4], %2: f32[4], %3: f32[3,4] = scan[body=graph {
+      device %0: f32[4]
+      device %1: f32[4]
+      device %2: f32[4]
+      %3: f32[4] = cumulative[op=sum, axis=0, reverse=false](%1)
+      %4: f32[4] = binary[op=add](%3, %0)
+      result %2
+      result %4
+      result %0
+    }, length=3, consts=1, carries=2, reverse=false](%0, %0, %0)
+    %4: f32[4], %5: f32[4], %6: f32[3,4] = scan[body=graph {
+      device %0: f32[4]
+      device %1: f32[4]
+      device %2: f32[4]
+      %3: f32[4] = binary[op=add](%1, %0)
+      result %3
+      result %3
+      result %3
+    }, length=3, consts=1, carries=2, reverse=false](%1, %1, %1)
+    result %4
+    result %5
+    result %6
+    result %1
+    result %1
+    result %3
+    """,
+    "donated scalars": """
+    state %0: f32[]
+    state %1: f32[300]
+    device %2: f32[]
+    %3: f32[], %4: f32[300] = scan[body=graph {
+      device %0: f32[]
+      device %1: f32[]
+      device %2: f32[300]
+      %3: f32[] = binary[op=add](%0, %1)
+      %4: f32[300] = binary[op=add](%2, %1)
+      result %3
+      result %4
+    }, length=9, consts=1, carries=2, reverse=false](%2, %0, %1)
+    next %0 = %3
+    next %1 = %4
+    """,
+    "outputs": """
+    device %0: i32[6]
+    %1: i32[], %2: i32[] = scan[body=graph {
+      device %0: i32[]
+      device %1: i32[]
+      %2: i32[] = binary[op=add](%0, %1)
+      %3: bool[] = compare[op=gt](%2, 1000:i32)
+      %4: i32[] = cast[to=i32](%3)
+      result %2
+      witness %4 "big"
+    }, length=6, consts=0, carries=1, reverse=false](0:i32, %0)
+    result %1
+    witness %2 "big in the loop"
+    export %1 "sum"
+    """,
+}
+
 TEXTS = {
     "nested scans": NESTED_SCANS,
     "scan in cond in scan": SCAN_IN_COND_IN_SCAN,
@@ -376,8 +524,27 @@ TEXTS = {
     "whole": WHOLE,
     "long": LONG,
     "inner loops": INNER_LOOPS,
+    **EDGES,
 }
 
 
 def control_graph(name: str) -> Graph:
     return graph_of(TEXTS[name])
+
+
+def scan_of(
+    body: str,
+    xs: str = "f32[4]",
+    outs: str = "f32[], f32[4], i32[]",
+    head: str = "length=4, consts=0, carries=1, reverse=false",
+    operands: str = "0.0:f32, %0",
+) -> str:
+    """A graph with a scan over its only argument."""
+    types = outs.split(", ") if outs else []
+    results = ", ".join(f"%{n}: {type}" for n, type in enumerate(types, 1))
+    shown = "\n".join(f"result %{n}" for n, _ in enumerate(types, 1))
+    return f"""
+        device %0: {xs}
+        {results} = scan[body={body}, {head}]({operands})
+        {shown}
+    """

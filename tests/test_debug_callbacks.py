@@ -18,6 +18,7 @@ from poot.core.errors import (
     NoDerivativeError,
     TypeMismatchError,
 )
+from poot.interpreters.hosted import _Stretch
 from tests.backends import each_backend  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("each_backend")
@@ -137,12 +138,12 @@ def test_donated_arguments_numbers_and_passed_on_results() -> None:
     assert x.is_deleted()
 
 
-def test_a_report_says_that_it_runs_op_by_op() -> None:
+def test_a_report_says_that_it_is_cut() -> None:
     f = poot.jit(lambda x: poot.pure_callback(np.exp, same(x), x))
     compiled = f.lower(jnp.ones(2)).compile()
     for text in (f.lower(jnp.ones(2)).report(), compiled.report(), str(compiled)):
-        assert "op by op" in text
-    with pytest.raises(CapabilityError, match="has no program"):
+        assert "such calls is a program" in text or "cut at calls" in text
+    with pytest.raises(CapabilityError, match="is no single program"):
         compiled.spirv()
 
 
@@ -179,3 +180,31 @@ def test_what_it_refuses() -> None:
         poot.pure_callback(np.sin, F32, x, vmap_method="all")
     with pytest.raises(ArgumentError, match="holds a str"):
         poot.pure_callback(np.sin, "f32", x)
+
+
+def test_what_stands_between_calls_is_one_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[Any] = []
+
+    def f(x: Any) -> Any:
+        y = jnp.sin(x) * 2 + 1
+        y = poot.pure_callback(np.negative, same(y), y)
+        z = jnp.cos(y) * y - x
+        return poot.pure_callback(np.sqrt, same(z), abs(z)), z
+
+    jitted = poot.jit(f)
+    x = jnp.arange(3.0)
+    jitted(x)
+    run = _Stretch.run
+
+    def counted(stretch: _Stretch, known: Any) -> None:
+        calls.append(stretch)
+        run(stretch, known)
+
+    monkeypatch.setattr(_Stretch, "run", counted)
+    found, z = jitted(x)
+    assert len(calls) == 2
+    y = -(np.sin(np.arange(3.0)) * 2 + 1)
+    np.testing.assert_allclose(z, np.cos(y) * y - np.arange(3), rtol=1e-5)
+    np.testing.assert_array_equal(found, np.sqrt(np.abs(z)))

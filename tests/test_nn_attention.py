@@ -91,9 +91,9 @@ def test_shared_keys_and_no_batch(key_heads: int) -> None:
     against_jax(both, *operands(key_heads), ulps=LIMIT)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
-def test_halves(dtype: Any) -> None:
+def test_halves() -> None:
     """The shares are halves too, so that results are within two ulps of f32's."""
+    dtype = ml_dtypes.bfloat16
     halves = operands(dtype=dtype)
     options = CASES["everything"]
     wide = [x.astype(np.float32) for x in halves]

@@ -77,6 +77,34 @@ def test_numbers_are_jaxs(cases: dict[str, Any], dtype: Any) -> None:
         assert_close(one, right, ulps, name, floor=float(np.std(right)))
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "column_axis"),
+    [
+        ("orthogonal", (3, 4, 2), 1),
+        ("delta_orthogonal", (2, 3, 4, 5), -1),
+    ],
+)
+def test_orthogonal(name: str, shape: tuple[int, ...], column_axis: int) -> None:
+    """JAX's numbers; its decomposition is another one, so that digits are lost."""
+    init = getattr(poot.nn.initializers, name)(2.0, column_axis)
+    right = getattr(jax.nn.initializers, name)(2.0, column_axis)
+    found = np.asarray(poot.jit(lambda key: init(key, shape))(poot.random.key(SEED)))
+    wanted = jax_jit(lambda key: right(key, shape))(jax.random.key(SEED))
+    assert found.dtype == np.float32 and found.shape == shape
+    np.testing.assert_allclose(found, np.asarray(wanted), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["f32", "f16"])
+def test_orthogonal_columns(dtype: Any) -> None:
+    init = poot.nn.initializers.orthogonal()
+    found = init(poot.random.key(SEED), (40, 40), dtype)
+    assert found.dtype == dtype
+    wide = np.asarray(found).astype(np.float64)
+    error = np.abs(wide.T @ wide - np.eye(40)).max()
+    assert error < 4 * float(np.finfo(dtype).eps)
+    assert init(poot.random.key(SEED), (0, 3)).shape == (0, 3)
+
+
 def test_other_names() -> None:
     initializers = poot.nn.initializers
     assert initializers.xavier_uniform is initializers.glorot_uniform
@@ -103,5 +131,9 @@ def test_refusals() -> None:
         poot.nn.initializers.variance_scaling(1.0, "fan_in", "gamma")
     with pytest.raises(ShapeError, match="no axis -2"):
         poot.nn.initializers.he_normal()(key, (4,))
+    with pytest.raises(ShapeError, match="takes two axes at least"):
+        poot.nn.initializers.orthogonal()(key, (4,))
+    with pytest.raises(ShapeError, match="as many outputs or more"):
+        poot.nn.initializers.delta_orthogonal()(key, (3, 4, 2))
     with pytest.raises(ShapeError, match="no inputs or outputs"):
         poot.nn.initializers.he_normal()(key, (4, 0))

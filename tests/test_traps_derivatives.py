@@ -186,7 +186,7 @@ def test_vmap_of_elementwise_ops_aligns_batch_axes() -> None:
     vmap = poot.vmap
     s, ones = i32(0, 1, 2), np.ones((3, 2), np.float32)
     pairs = np.arange(6, dtype=np.int32).reshape(3, 2)
-    scaled = np.float32([[0, 0], [1, 1], [2, 2]])
+    scaled = np.array([[0, 0], [1, 1], [2, 2]], np.float32)
     check(
         lambda s, pairs, ones: (
             vmap(lambda s: 1 + s)(s),
@@ -251,7 +251,7 @@ def test_jacrev_of_a_vmapped_index() -> None:
     over = poot.vmap(at, (None, 0))
     check(poot.jacrev(over), f32(5), i32(1), right=f32(1)[None])
     check(poot.jacfwd(over), f32(5), i32(1), right=f32(1)[None])
-    rows = np.float32([[0, 1, 0], [0, 0, 1]])
+    rows = np.array([[0, 1, 0], [0, 0, 1]], np.float32)
     check(poot.jacrev(over), f32(5, 6, 7), i32(1, 9), right=rows)
 
 

@@ -98,7 +98,8 @@ def debug_callback(
     In a jitted function the values go to a ring in device memory; the call waits for
     the device and calls back, in the order of the statements, before it returns. A
     ring that is too small for a loop says how many records were lost. Where a function
-    is differentiated it sees the values, once; under vmap it is called an example.
+    is differentiated it sees the values, once; under vmap it is called an example, in
+    both branches of a `cond` whose predicate is batched, as in JAX.
     `ordered` refuses vmap; `partitioned` is taken for JAX's sake.
     """
     require_callable("debug.callback", callback)
@@ -195,8 +196,9 @@ def pure_callback(
     """What a pure function of the host's gives for the arguments, as NumPy arrays.
 
     `result_shape_dtypes` is a tree of ShapeDtypeStructs (or arrays) as the result is.
-    No device calls the host, so a jitted function that holds one runs op by op, its
-    loops iteration by iteration; its report says so. `vmap_method`: "sequential" calls
+    No device calls the host, so a jitted function is cut there into several programs,
+    and waits for the first; loops around it run iteration by iteration. Its report says
+    so. `vmap_method`: "sequential" calls
     once an example; "expand_dims" and "broadcast_all" once with leading axes, of size 1
     or repeated for what has no batch. It has no derivative but by `custom_jvp` or
     `custom_vjp`. TypeMismatchError if the function returns something else.

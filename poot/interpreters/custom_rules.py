@@ -221,6 +221,18 @@ def _saved(
     return saved
 
 
+@partial.define(OptimizationBarrier)
+def _barriers_apart(
+    interpreter: PartialInterpreter, op: OptimizationBarrier, operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    """One of what is known and one of the rest: known values stay known."""
+    unknown = tuple(map(interpreter.is_unknown, operands))
+    known = tuple(x for x, u in zip(operands, unknown, strict=True) if not u)
+    first = interpreter.parent.process(op, known) if known else ()
+    rest = interpreter.staging.process(op, tuple(chosen(operands, unknown)))
+    return tuple(merged(unknown, rest, first))
+
+
 def _keeps(
     policy: CustomRule | None, body: Graph, op: Any, inputs: Sequence[Any]
 ) -> bool:
@@ -243,7 +255,9 @@ def _pulled(
         zeros(_type(x)) if ct is None else ct
         for ct, x in zip(cotangents, operands, strict=False)
     ]
-    found = pull(operands[op.results : first], given)
+    # Literals are values to the user's rule, as they were in the forward one.
+    saved = [current().lift(x) for x in operands[op.results : first]]
+    found = pull(saved, given)
     linear = [
         ct if isinstance(x, Linear) else None
         for ct, x in zip(found, operands[first:], strict=True)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def load(lowered: Lowered, *, generic: bool) -> Executable:
     """A lowered graph made ready; `generic`: by kernels that serve any shape."""
     if holds(lowered.graph, HostCall):
-        return HostedExecutable(lowered.graph)
+        return HostedExecutable(
+            lowered.graph, lambda part: load(backend().lower(part), generic=generic)
+        )
     executable = backend().load(lowered.graph, generic=generic)
     if lowered.ring is None:
         return executable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from poot.core.dtypes import Scalar
@@ -19,15 +19,6 @@ def replay(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
     Every op names the user's line that emitted it first; failed checks report as those
     of the graph do.
     """
-    return replay_by(current().process, graph, arguments)
-
-
-def replay_by(
-    process: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]],
-    graph: Graph,
-    arguments: Sequence[Any],
-) -> list[Any]:
-    """As `replay`, where `process` applies the ops."""
     interpreter = current()
     given = iter(arguments)
     values: dict[ValueId, Any] = {
@@ -44,7 +35,7 @@ def replay_by(
         for index, eqn in enumerate(graph.eqns):
             line.source = graph.source(index)
             operands = tuple(map(read, eqn.inputs))
-            results = process(eqn.op, operands)
+            results = interpreter.process(eqn.op, operands)
             values.update(zip(eqn.outs, results, strict=True))
         found = [values[result] for result in graph.results]
         for witness in graph.witnesses:

@@ -139,7 +139,8 @@ class Compiled:
 
     def __str__(self) -> str:
         if isinstance(self._executable, HostedExecutable):
-            return f"compiled {self._trace.name}, to run op by op: {self.graph}"
+            name = self._trace.name
+            return f"compiled {name}, cut at calls of the host: {self.graph}"
         return f"compiled {self._trace.name}: {self.program}"
 
     __repr__ = __str__

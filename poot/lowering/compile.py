@@ -60,8 +60,9 @@ RULE_MODULES = (
 )
 
 
-_BY_THE_HOST = (
-    "it holds a pure_callback, which no device can call: it runs op by op, no pass runs"
+_CUT = (
+    "it holds a pure_callback, which no device can call: what stands between two such "
+    "calls is a program of its own, and loops around them run iteration by iteration"
 )
 
 
@@ -78,7 +79,8 @@ class Lowered:
 def lower(graph: Graph, info: DeviceInfo) -> Lowered:
     """Run all passes over a graph for a device."""
     if holds(graph, HostCall):
-        return Lowered(graph, Report(info.name, (), (_BY_THE_HOST,)))
+        graph, records = run_passes((unwrap,), graph, info)
+        return Lowered(graph, Report(info.name, records, (_CUT,)))
     ring = None
     if holds(graph, Record):
         graph, _ = run_passes((unwrap,), graph, info)

@@ -14,7 +14,13 @@ from poot import lax
 from poot.core.errors import DTypeError, ShapeError
 from poot.interpreters.custom import custom_jvp
 from poot.interpreters.methods import Value
-from poot.interpreters.promotion import as_value, cast_to, dtype_of, inexact
+from poot.interpreters.promotion import (
+    as_value,
+    cast_to,
+    dtype_of,
+    inexact,
+    promote_inexact,
+)
 from poot.interpreters.shaping import canonical_axis
 
 # Constants of Klambauer and others, at which means 0 and variances 1 stay.
@@ -22,6 +28,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 # The weight of the cube in the approximation of the normal distribution by tanh.
 _GELU_CUBE = 0.044715
+_GELU_REACH = 8.0
 
 
 def identity(x: Any) -> Value:
@@ -163,7 +170,22 @@ def soft_sign(x: Any) -> Value:
 
 def softplus(x: Any) -> Value:
     """log(1 + exp(x)), without overflow on the way."""
-    return jnp.logaddexp(x, 0)
+    promoted = promote_inexact("nn.softplus", as_value(x, "nn.softplus"), 0)
+    found: Value = _softplus(promoted.operands[0].with_weak(promoted.weak))
+    return found
+
+
+@custom_jvp
+def _softplus(x: Value) -> Value:
+    wide = cast_to(x, x.type.dtype.compute)
+    below = jnp.log1p(jnp.exp(-jnp.abs(wide)))
+    return cast_to(jnp.maximum(wide, 0) + below, x.type.dtype)
+
+
+@_softplus.defjvp
+def _softplus_jvp(primals: Any, tangents: Any) -> tuple[Value, Value]:
+    (x,), (dx,) = primals, tangents
+    return _softplus(x), dx * sigmoid(x)
 
 
 def sparse_plus(x: Any) -> Value:
@@ -196,15 +218,28 @@ def gelu(x: Any, approximate: bool = True) -> Value:
     value = cast_to(value, inexact(value.type.dtype))
     if not approximate:
         return value * 0.5 * lax.erfc(-value * math.sqrt(0.5))
-    inner = (value + value**3 * _GELU_CUBE) * math.sqrt(2 / math.pi)
+    # Beyond, the tanh is 1; a cube that overflows would make its derivative NaN.
+    near = lax.clamp(-_GELU_REACH, value, _GELU_REACH)
+    inner = (near + near**3 * _GELU_CUBE) * math.sqrt(2 / math.pi)
     return value * ((jnp.tanh(inner) + 1.0) * 0.5)
 
 
 def log1mexp(x: Any) -> Value:
     """log(1 - exp(-x)) of x above 0, precise next to 0 and for large x."""
-    x = as_value(x, "nn.log1mexp")
-    # Where the branch that is not taken is infinite, so are its derivatives.
-    is_small = x < math.log(2)
+    value = as_value(x, "nn.log1mexp")
+    if value.type.dtype.is_bool:
+        raise DTypeError("nn.log1mexp: takes numbers, given bools; cast with .astype")
+    found: Value = _log1mexp(cast_to(value, inexact(value.type.dtype)))
+    return found
+
+
+@custom_jvp
+def _log1mexp(x: Value) -> Value:
     by_difference = jnp.log(-jnp.expm1(-x))
-    far = jnp.where(is_small, 1.0, x)
-    return jnp.where(is_small, by_difference, jnp.log1p(-jnp.exp(-far)))
+    return jnp.where(x < math.log(2), by_difference, jnp.log1p(-jnp.exp(-x)))
+
+
+@_log1mexp.defjvp
+def _log1mexp_jvp(primals: Any, tangents: Any) -> tuple[Value, Value]:
+    (x,), (dx,) = primals, tangents
+    return _log1mexp(x), dx / jnp.expm1(x)

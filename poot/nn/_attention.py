@@ -74,8 +74,8 @@ def dot_product_attention(
     those beyond the example's length give 0. Logits are f32 at least, and so is the
     softmax; its shares are rounded to the operands' dtype.
 
-    With `return_residual` also the logsumexp of the logits, [B, T, N]. `implementation`
-    is None or "xla"; both mean the composition of poot's ops.
+    With `return_residual` also the logsumexp of the logits, [B, T, N], which has no
+    derivative. `implementation` is None or "xla"; both mean these ops.
     """
     if implementation not in (None, "xla"):
         raise ArgumentError(
@@ -98,7 +98,8 @@ def dot_product_attention(
     if not return_residual:
         return result
     residual = jnp.swapaxes(cast_to(logsumexp(logits, -1), k.type.dtype), 1, 2)
-    return result, jnp.reshape(residual, result.shape[:-1])
+    residual = jnp.reshape(residual, result.shape[:-1])
+    return result, lax.stop_gradient(residual)
 
 
 # --- operands ---------------------------------------------------------------

@@ -30,6 +30,12 @@ def _floats(where: str, x: Any) -> Value:
     return value
 
 
+def _loss(where: str, function: Callable[..., Value], *xs: Any) -> Value:
+    """Calculate in f32 at least, of operands that are all values."""
+    values = [as_value(x, f"nn.{where}") for x in xs]
+    return in_compute_dtype(where, function, *values)
+
+
 def _mask(where: Any, value: Value, axis: Any) -> Value | None:
     """Which elements count; a mask without the axes of the classes gets them."""
     if where is None:
@@ -57,7 +63,7 @@ def softmax_cross_entropy(
         products = labels * log_softmax(logits, axis, mask)
         return -jnp.sum(products, axis, where=mask)
 
-    return in_compute_dtype("softmax_cross_entropy", loss, value, labels)
+    return _loss("softmax_cross_entropy", loss, value, labels)
 
 
 def safe_softmax_cross_entropy(logits: Any, labels: Any) -> Value:
@@ -72,7 +78,7 @@ def safe_softmax_cross_entropy(logits: Any, labels: Any) -> Value:
         return -jnp.sum(labels * logs, -1)
 
     name = "safe_softmax_cross_entropy"
-    return in_compute_dtype(name, loss, _floats(name, logits), labels)
+    return _loss(name, loss, _floats(name, logits), labels)
 
 
 def softmax_cross_entropy_with_integer_labels(
@@ -103,7 +109,7 @@ def softmax_cross_entropy_with_integer_labels(
 
     mask = _mask(where, value, axes)
     mask = None if mask is None else last(jnp.broadcast_to(mask, value.shape))
-    return in_compute_dtype(name, _integer_loss(indices, mask), last(value))
+    return _loss(name, _integer_loss(indices, mask), last(value))
 
 
 def _integer_loss(labels: Value, mask: Value | None) -> Callable[[Value], Value]:
@@ -118,7 +124,8 @@ def _integer_loss(labels: Value, mask: Value | None) -> Callable[[Value], Value]
         # derivative is elementwise.
         places = lax.broadcasted_iota(dtypes.int32, logits.shape, logits.ndim - 1)
         counted = logits if mask is None else jnp.where(mask, logits, -math.inf)
-        below = logits - jnp.max(counted, -1, keepdims=True, initial=-math.inf)
+        peak = jnp.max(counted, -1, keepdims=True, initial=-math.inf)
+        below = logits - lax.stop_gradient(peak)
         powers = jnp.exp(below if mask is None else jnp.where(mask, below, -math.inf))
         log = jnp.log(jnp.sum(powers, -1, keepdims=True))
         chosen = jnp.sum(jnp.where(places == index, below, 0), -1, keepdims=True)
@@ -142,9 +149,7 @@ def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Value:
 
     name = "sigmoid_binary_cross_entropy"
     value = _floats(name, logits)
-    return in_compute_dtype(
-        name, loss, value, cast_to(as_value(labels), value.type.dtype)
-    )
+    return _loss(name, loss, value, cast_to(as_value(labels), value.type.dtype))
 
 
 def kl_divergence(
@@ -163,7 +168,7 @@ def kl_divergence(
 
     name = "kl_divergence"
     operands = _floats(name, log_predictions), _floats(name, targets)
-    return in_compute_dtype(name, divergence, *operands)
+    return _loss(name, divergence, *operands)
 
 
 def kl_divergence_with_log_targets(
@@ -177,7 +182,7 @@ def kl_divergence_with_log_targets(
 
     name = "kl_divergence_with_log_targets"
     operands = _floats(name, log_predictions), _floats(name, log_targets)
-    return in_compute_dtype(name, divergence, *operands)
+    return _loss(name, divergence, *operands)
 
 
 def hinge_loss(predictor_outputs: Any, targets: Any) -> Value:
@@ -194,8 +199,8 @@ def _of_errors(
     """A function of the differences, which broadcast; targets are 0 if None."""
     value = _floats(where, predictions)
     if targets is None:
-        return in_compute_dtype(where, loss, value)
-    return in_compute_dtype(where, lambda x, y: loss(x - y), value, targets)
+        return _loss(where, loss, value)
+    return _loss(where, lambda x, y: loss(x - y), value, targets)
 
 
 def squared_error(predictions: Any, targets: Any = None) -> Value:
@@ -256,7 +261,7 @@ def cosine_similarity(
 
     name = "cosine_similarity"
     operands = _floats(name, predictions), _floats(name, targets)
-    return in_compute_dtype(name, similarity, *operands)
+    return _loss(name, similarity, *operands)
 
 
 def cosine_distance(

@@ -10,16 +10,18 @@ import math
 from typing import Any
 
 import poot.numpy as jnp
+from poot import lax
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import as_value, promote_inexact
 from poot.interpreters.shaping import canonical_axes
 
 
-def _peak(x: Value, axes: tuple[int, ...], keepdims: bool = True) -> Value:
-    """The largest elements along axes, -inf of none."""
+def _peak(x: Value, axes: tuple[int, ...]) -> Value:
+    """The largest elements along axes, -inf of none, as constants: they cancel."""
     is_empty = math.prod(x.shape[axis] for axis in axes) == 0
     initial = -math.inf if is_empty else None
-    return jnp.max(x, axes, keepdims=keepdims, initial=initial)
+    peak: Value = lax.stop_gradient(jnp.max(x, axes, keepdims=True, initial=initial))
+    return peak
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Value:

@@ -11,11 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import poot.numpy as jnp
-from poot import random
+from poot import lax, random
+from poot.core import dtypes
+from poot.core.dtypes import DType
 from poot.core.errors import ArgumentError, ShapeError
 from poot.interpreters.methods import Value
-from poot.interpreters.promotion import default_float
-from poot.interpreters.shaping import canonical_axes, canonical_shape
+from poot.interpreters.promotion import cast_to, default_float
+from poot.interpreters.shaping import (
+    as_element_type,
+    canonical_axes,
+    canonical_axis,
+    canonical_shape,
+)
 
 # The standard deviation of a normal distribution that is cut off at 2 of its own.
 _TRUNCATED_STDDEV = 0.87962566103423978
@@ -228,3 +235,85 @@ def he_normal(
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+# --- orthogonal -------------------------------------------------------------
+
+
+def orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: Any = None
+) -> Initializer:
+    """An initializer of matrices with orthonormal rows or columns, times `scale`.
+
+    The shape has two axes or more, of which all but `column_axis` count the rows
+    together; the smaller side is orthonormal. ShapeError for fewer axes.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default) -> Value:
+        where = "nn.initializers.orthogonal"
+        sizes, dtype = (
+            canonical_shape(shape, where),
+            as_element_type(_or_default(dtype)),
+        )
+        if len(sizes) < 2:
+            raise ShapeError(f"{where}: given shape {sizes}, takes two axes at least")
+        axis = canonical_axis(column_axis, len(sizes), where)
+        others = sizes[:axis] + sizes[axis + 1 :]
+        matrix = _orthonormal(key, math.prod(others), sizes[axis], dtype)
+        result = jnp.moveaxis(jnp.reshape(matrix, (*others, sizes[axis])), -1, axis)
+        return jnp.asarray(scale, dtype) * result
+
+    return init
+
+
+def delta_orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: Any = None
+) -> Initializer:
+    """An initializer of convolutions: an orthogonal matrix in the middle, else zeros.
+
+    The shape is that of one to three axes of a window, then inputs and outputs, of
+    which there are as many or more. ShapeError for others.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default) -> Value:
+        where = "nn.initializers.delta_orthogonal"
+        sizes, dtype = canonical_shape(shape, where), _or_default(dtype)
+        if not 3 <= len(sizes) <= 5 or sizes[-1] < sizes[-2]:
+            raise ShapeError(
+                f"{where}: given shape {sizes}, takes one to three axes of a window, "
+                "then inputs, then as many outputs or more"
+            )
+        matrix = orthogonal(scale, column_axis)(key, sizes[-2:], dtype)
+        # One matrix between zeros; the middle of an even window is the earlier place.
+        padding = [((size - 1) // 2, size // 2) for size in sizes[:-2]]
+        alone = jnp.reshape(matrix, (1,) * len(padding) + sizes[-2:])
+        return jnp.pad(alone, [*padding, (0, 0), (0, 0)])
+
+    return init
+
+
+def _orthonormal(key: Any, rows: int, columns: int, dtype: DType) -> Value:
+    """The factor of the QR decomposition of normal numbers, with R's diagonal positive.
+
+    [rows, columns]; columns are orthonormal if there are no more of them than rows.
+    """
+    long, short = max(rows, columns), min(rows, columns)
+    if not short:
+        return jnp.zeros((rows, columns), dtype)
+    drawn = cast_to(random.normal(key, (long, short), dtype), dtype.compute)
+
+    def step(found: Value, drawn: tuple[Value, Value]) -> tuple[Value, None]:
+        place, vector = drawn
+        # Gram and Schmidt's step, again for what rounding left of the others.
+        for _ in range(2):
+            vector = vector - (found @ vector) @ found
+        unit = vector / jnp.sqrt(jnp.sum(jnp.square(vector)))
+        return lax.dynamic_update_index_in_dim(found, unit, place, 0), None
+
+    places = lax.iota(dtypes.int32, short)
+    start = jnp.zeros((short, long), dtype.compute)
+    found, _ = lax.scan(step, start, (places, jnp.transpose(drawn)))
+    unit = cast_to(found, dtype)
+    return unit if rows < columns else jnp.transpose(unit)

@@ -124,11 +124,12 @@ def _next_attempt(attempt: _Attempt, shifted: Value, scale: Value) -> _Attempt:
     dtype = shifted.type.dtype
     normal = standard_normal(child(attempt.inner, 1), (), dtype)
     root = 1.0 + normal * scale
-    square, cube = normal * normal, root * root * root
+    is_again = pnp.less_equal(root, 0.0)
+    # No logarithm of a cube below 0, for who looks for NaN.
+    square, cube = normal * normal, pnp.where(is_again, 1.0, root * root * root)
     drawn = unit(child(attempt.outer, 2), (), dtype)
     is_outside = drawn >= 1.0 - 0.0331 * (square * square)
     is_above = pnp.log(drawn) >= square * 0.5 + shifted * (1.0 - cube + pnp.log(cube))
-    is_again = pnp.less_equal(root, 0.0)
     is_refused = pnp.logical_and(is_outside, is_above)
     is_accepted = pnp.logical_not(pnp.logical_or(is_again, is_refused))
     following = child(attempt.outer, 0)

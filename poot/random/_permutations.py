@@ -90,10 +90,6 @@ def choice(
     count = math.prod(sizes)
     if count:
         _require_enough(size, count, replace)
-    if array is not None and count and p is None and not replace:
-        chosen = permutation(given, array, place)
-        chosen = lax.slice_in_dim(chosen, 0, count, axis=place)
-        return chosen.reshape(*array.shape[:place], *sizes, *array.shape[place + 1 :])
     places = _chosen_places(given, size, sizes, replace, p, mode)
     if array is None:
         return places

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from poot.core.builder import Builder
@@ -84,6 +85,17 @@ class PlanContext:
         ctx.cursors = self.cursors
         ctx.depth = self.depth + deeper
         return ctx
+
+    @contextmanager
+    def body(self) -> Iterator[list[Node]]:
+        """Plan within the block what is to stand in the body of a loop: these nodes."""
+        around, self.nodes = self.nodes, []
+        self.depth += 1
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = around
+            self.depth -= 1
 
     # --- places -------------------------------------------------------------
 

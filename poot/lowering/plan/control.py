@@ -43,7 +43,8 @@ from poot.lowering.program import While as WhileNode
 def lower_control(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan the loops and choices that the equation stands for."""
     assert isinstance(eqn.op, ControlOp)
-    graph = opened(eqn.op, [ctx.type(operand) for operand in eqn.inputs])
+    types = [ctx.type(operand) for operand in eqn.inputs]
+    graph = opened(eqn.op, types, ctx.graph.source(ctx.index))
     views = [_placed(ctx, operand) for operand in eqn.inputs]
     places = dict(zip(graph.inputs, views, strict=True))
     outs = [ctx.output(out) for out in eqn.outs]
@@ -74,7 +75,7 @@ def lower_counted_loop(ctx: PlanContext, eqn: Eqn) -> None:
     moving = [
         ctx.row(each.view, entry_of(cursor, number)) for number, each in enumerate(rows)
     ]
-    places.update(zip(inputs[len(inputs) - op.rows :], moving, strict=False))
+    places.update(zip(inputs[len(inputs) - op.rows :], moving[: op.rows], strict=True))
     body = _planned(ctx, op.body, places, moving[op.rows :])
     if moves:
         body.label = ctx.label
@@ -106,24 +107,18 @@ def lower_flag_loop(ctx: PlanContext, eqn: Eqn) -> None:
     op = eqn.op
     assert isinstance(op, FlagLoop)
     places = _state_places(ctx, eqn)
-    flag = places[op.body.inputs[0]]
-    # A flag that is a result too stands elsewhere.
-    before = len(ctx.nodes)
-    asked = _in_arena(ctx, flag)
-    predicate = _cut(ctx, before)
+    flag = asked = places[op.body.inputs[0]]
+    predicate: list[Node] = []
+    if not _is_word_of_arena(flag):
+        # A flag that is a result too.
+        asked = ctx.scratch(INDEX)
+        with ctx.body() as predicate:
+            ctx.copy(flag, asked)
     step = _element_step(ctx, op)
-    if step is not None and lower_flagged(ctx, eqn, step):
-        body = _cut(ctx, before)
-    else:
-        body = tuple(_planned(ctx, op.body, places).nodes)
-    ctx.nodes.append(WhileNode(predicate, asked.range, body))
-
-
-def _cut(ctx: PlanContext, before: int) -> tuple[Node, ...]:
-    """The nodes planned since there were `before`, which are to stand in a body."""
-    nodes = tuple(ctx.nodes[before:])
-    del ctx.nodes[before:]
-    return nodes
+    with ctx.body() as body:
+        if step is None or not lower_flagged(ctx, eqn, step):
+            body += _planned(ctx, op.body, places, deeper=False).nodes
+    ctx.nodes.append(WhileNode(tuple(predicate), asked.range, tuple(body)))
 
 
 @lower.define(Switch)
@@ -172,11 +167,15 @@ def _placed(ctx: PlanContext, operand: Operand) -> View:
 
 def _in_arena(ctx: PlanContext, view: View) -> View:
     """A word in the arena, where the runtime looks for what decides."""
-    if view.range.space is Space.ARENA and view.is_dense:
+    if _is_word_of_arena(view):
         return view
     place = ctx.scratch(view.type)
     ctx.copy(view, place)
     return place
+
+
+def _is_word_of_arena(view: View) -> bool:
+    return view.range.space is Space.ARENA and view.is_dense
 
 
 def _state_places(ctx: PlanContext, eqn: Eqn) -> dict[ValueId, View]:
