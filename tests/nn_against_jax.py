@@ -25,7 +25,11 @@ each_float = pytest.mark.parametrize(
 
 def jax_jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """JAX's jit without the optimizations that take most of its time."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_cpu_use_fusion_emitters": False,
+    }
+    return jax.jit(function, compiler_options=options)
 
 
 def normal(name: str, *shape: int, dtype: Any = np.float32, scale: float = 1) -> Array:

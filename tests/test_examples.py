@@ -75,3 +75,59 @@ def test_pendulum(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert_alike(found, wanted, rtol=1e-4, atol=1e-4)
     assert (found[1][-1] < found[1][0]).all()
     assert (tmp_path / "pendulum.png").stat().st_size > 1000
+
+
+def test_hmc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(hmc: Any) -> Any:
+        key = hmc.jax.random.key(1)
+        starts = np.zeros((3, 3), np.float32)
+        points = hmc.make_points(20)
+        return hmc.sample(key, starts, points, 0.05, draws=6, leaps=4)
+
+    found, wanted = under_both("hmc", run, monkeypatch)
+    assert_alike(found, wanted, rtol=1e-4, atol=1e-5)
+    assert 0 < found[1].mean() <= 1
+
+
+def test_predator_prey(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(example: Any) -> Any:
+        return example.fit(example.observe(4), iterations=4)
+
+    found, wanted = under_both("predator_prey", run, monkeypatch)
+    # Both solvers keep to their tolerance, by steps that roundings may change.
+    assert_alike(found, wanted, rtol=1e-3)
+    assert found[1][-1] < found[1][0]
+
+
+def test_equilibrium(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(equilibrium: Any) -> Any:
+        points, labels = equilibrium.make_spirals(16)
+        return equilibrium.train(points, labels, iterations=6, width=8)
+
+    found, wanted = under_both("equilibrium", run, monkeypatch)
+    assert_alike(found, wanted, rtol=1e-3, atol=1e-4)
+    assert found[-1][-1] < found[-1][0]
+
+
+def test_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(transformer: Any) -> Any:
+        params, losses = transformer.train(steps=4, batch=8, length=3)
+        ordered = transformer.sort(params, np.array([[3, 1, 2]], np.int32))
+        return losses, ordered
+
+    found, wanted = under_both("transformer", run, monkeypatch)
+    assert_alike(found[:1], wanted[:1], rtol=1e-4)
+    assert found[1].shape == wanted[1].shape == (1, 3)
+    assert found[1].dtype == wanted[1].dtype == np.int32
+
+
+def test_gaussian_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(process: Any) -> Any:
+        x, y = process.make_points(24)
+        params, fits, counts = process.learn(x, y, iterations=4)
+        places = np.linspace(1, 9, 5, dtype=np.float32)
+        return params, fits, *process.predict(params, x, y, places), counts
+
+    found, wanted = under_both("gaussian_process", run, monkeypatch)
+    assert_alike(found[:4], wanted[:4], rtol=2e-3, atol=2e-3)
+    assert (np.abs(found[4] - wanted[4]) <= 2).all()

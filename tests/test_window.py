@@ -163,3 +163,31 @@ def test_windows_of_nothing() -> None:
 def test_refusals(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    ("window", "strides", "padding"),
+    [
+        ((1, 2, 2), (1, 2, 2), "VALID"),
+        ((2, 3, 2), (2, 3, 2), ((1, 0), (1, 1), (0, 2))),
+        ((1, 3, 2), (1, 2, 2), "SAME"),
+    ],
+    ids=["tiles", "padded tiles", "over each other"],
+)
+def test_slope_of_a_maximum(window: Any, strides: Any, padding: Any) -> None:
+    """It goes to the first of equal ones, as in JAX; where windows tile, no scatter."""
+    x = whole(f"{window} {padding}", (3, 7, 9)) // 3
+
+    def weighted(library: Any) -> Any:
+        def function(x: Any) -> Any:
+            start, extremum = F32(-np.inf), library.lax.max
+            y = library.lax.reduce_window(x, start, extremum, window, strides, padding)
+            return (y * np.arange(y.size, dtype=F32).reshape(y.shape)).sum()
+
+        return library.grad(function)
+
+    right = np.asarray(weighted(jax)(x))
+    for mode in (weighted(poot), poot.jit(weighted(poot))):
+        assert_same_bits(np.asarray(mode(x)), right, "slopes")
+    text = str(poot.make_graph(weighted(poot))(x))
+    assert ("scatter" in text) == (window != strides)

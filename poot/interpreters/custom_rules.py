@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,11 +38,11 @@ from poot.interpreters.graphs import (
     identity,
     jvp_graph,
     merged,
+    reordered,
     split_graph,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 from poot.interpreters.linearize import jvp_flat
-from poot.interpreters.nested import stage_closed
 from poot.interpreters.partial import PartialInterpreter, partial
 from poot.interpreters.primitives import reduce_sum, type_of, zeros
 from poot.interpreters.replay import replay
@@ -190,49 +189,36 @@ def _rematerialized(
 ) -> tuple[Any, ...]:
     """Known results now; the rest by a wrapper that computes again what is not kept."""
     body = op.body
-    unknown = {
-        value
-        for value, operand in zip(body.inputs, operands, strict=True)
-        if interpreter.is_unknown(operand)
-    }
+    flags = tuple(map(interpreter.is_unknown, operands))
+    saved = _saved(op.policy, body, flags)
+    # What a loop or a branch in the body gives may be known in part.
+    asked = extract(body, body.inputs, [*body.results, *saved])
+    split = split_graph(
+        asked, flags, (False,) * len(asked.results), (True,) * len(flags)
+    )
+    made = len(split.known.results) - split.computed
+    first = reordered(split.known, range(len(split.known.inputs)), range(made))
+    given = [x for x in operands if not interpreter.is_unknown(x)]
+    found = interpreter.parent.process(replace(op, body=first), tuple(given))
+    unknown = split.given[: len(body.results)]
+    again = extract(body, [*body.inputs, *saved], chosen(body.results, unknown))
+    rest = (*operands, *found[made - len(saved) :])
+    staged = interpreter.staging.process(replace(op, body=again), rest)
+    return tuple(merged(unknown, staged, found))
+
+
+def _saved(
+    policy: CustomRule | None, body: Graph, is_unknown: Sequence[bool]
+) -> list[ValueId]:
+    """The known values of the body that the policy wants kept."""
+    unknown = set(chosen(body.inputs, is_unknown))
     saved: list[ValueId] = []
     for eqn in body.eqns:
         if any(not isinstance(x, Scalar) and x in unknown for x in eqn.inputs):
             unknown.update(eqn.outs)
-        elif _keeps(op.policy, body, eqn.op, eqn.inputs):
+        elif _keeps(policy, body, eqn.op, eqn.inputs):
             saved += eqn.outs
-    flags = tuple(map(interpreter.is_unknown, operands))
-    first, given = _known_part(body, flags, tuple(saved))
-    known = tuple(x for x, u in zip(operands, flags, strict=True) if not u)
-    found = interpreter.parent.process(replace(op, body=first), known)
-    left = [value for value, u in zip(body.results, given, strict=True) if u]
-    again = extract(body, [*body.inputs, *saved], left)
-    rest = (*operands, *found[len(given) - len(left) :])
-    staged = interpreter.staging.process(replace(op, body=again), rest)
-    return tuple(merged(given, staged, found))
-
-
-@functools.lru_cache(1024)
-def _known_part(
-    body: Graph, unknown: Flags, saved: tuple[ValueId, ...]
-) -> tuple[Graph, Flags]:
-    """Results known without the `unknown` inputs, then what is saved; and the others.
-
-    A loop or branch may give some of each, which op by op cannot be told apart.
-    """
-    count = len(body.results)
-    split = split_graph(body, unknown, (False,) * count, (True,) * len(unknown))
-    plain = split.known.results[: count - sum(split.given)]
-    first = extract(split.known, split.known.inputs, plain)
-    if not saved:
-        return first, split.given
-    inputs = [x for x, u in zip(body.inputs, unknown, strict=True) if not u]
-    also = extract(body, inputs, saved)
-    types = first.input_types
-    made = stage_closed(
-        lambda *xs: [*replay(first, xs), *replay(also, xs)], types, "a checkpoint"
-    )
-    return made, split.given
+    return saved
 
 
 @partial.define(OptimizationBarrier)
@@ -269,7 +255,9 @@ def _pulled(
         zeros(_type(x)) if ct is None else ct
         for ct, x in zip(cotangents, operands, strict=False)
     ]
-    found = pull(operands[op.results : first], given)
+    # Literals are values to the user's rule, as they were in the forward one.
+    saved = [current().lift(x) for x in operands[op.results : first]]
+    found = pull(saved, given)
     linear = [
         ct if isinstance(x, Linear) else None
         for ct, x in zip(found, operands[first:], strict=True)
@@ -368,7 +356,7 @@ def _lifted(
             ]
             for values, own in zip(lists, flags, strict=True)
         ]
-        with interpreting(inner):
+        with inner.running():
             made = function(*given)
             lists_out = [
                 [x if x is None else inner.lift(x) for x in values] for values in made
@@ -415,14 +403,14 @@ def _batched_vjp(
             (True,) * len([x for x in outs if x.aval.type.dtype.is_float]),
         )
         over_pull = _lifted(lambda r, c: (kept[-1](r, c),), size, flags)
+        floats = [
+            has_batch
+            for x, has_batch in zip(primals, own, strict=True)
+            if x.aval.type.dtype.is_float
+        ]
 
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             (found,) = over_pull(saved, cotangents)
-            floats = [
-                has_batch
-                for x, has_batch in zip(primals, own, strict=True)
-                if x.aval.type.dtype.is_float
-            ]
             # What all examples share has the sum of their cotangents.
             return [
                 ct if ct is None or has_batch else reduce_sum(ct, [0])

@@ -13,6 +13,7 @@ from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
 from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.control import Cond, ControlOp, Scan, While
 from poot.core.ops.elementwise import (
     Binary,
@@ -27,19 +28,25 @@ from poot.core.ops.indexing import DynamicSlice
 from poot.core.ops.loops import INDEX, CountedLoop, FlagLoop, Switch
 from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Broadcast, Reshape
-from poot.core.types import Storage, TensorType
+from poot.core.source import UNKNOWN, Source
+from poot.core.types import ANONYMOUS, Identity, Storage, TensorType
 from poot.lowering.plan.layout import ALIGNMENT
 
 
-def opened(op: ControlOp, types: Sequence[TensorType]) -> Graph:
-    """The graph of loops and choices that means `op` on operands of some types."""
+def opened(
+    op: ControlOp, types: Sequence[TensorType], source: Source = UNKNOWN
+) -> Graph:
+    """The graph of loops and choices that means `op` on operands of some types.
+
+    What it adds is made at `source`, as the op is.
+    """
     match op:
         case Scan():
-            return _opened_scan(op, types)
+            return _opened_scan(op, types, source)
         case While():
-            return _opened_while(op, types)
+            return _opened_while(op, types, source)
         case Cond():
-            return _opened_cond(op, types)
+            return _opened_cond(op, types, source)
     raise TypeError(f"{op} is opened already")
 
 
@@ -50,8 +57,19 @@ def _number(value: int) -> Scalar:
 class _Maker(Builder):
     """A builder of the few equations that opening takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__(composites=True)
+        self._source = source
+
+    def emit(
+        self,
+        op: Op,
+        operands: tuple[Operand, ...],
+        source: Source = UNKNOWN,
+        identity: Identity = ANONYMOUS,
+    ) -> tuple[ValueId, ...]:
+        made_at = self._source if source is UNKNOWN else source
+        return super().emit(op, operands, made_at, identity)
 
     def inputs(
         self, types: Sequence[TensorType], storage: Storage = Storage.DEVICE
@@ -116,11 +134,11 @@ class _Maker(Builder):
 # --- scans ------------------------------------------------------------------
 
 
-def _opened_scan(op: Scan, types: Sequence[TensorType]) -> Graph:
+def _opened_scan(op: Scan, types: Sequence[TensorType], source: Source) -> Graph:
     if not op.length:
-        return _no_iterations(op, types)
+        return _no_iterations(op, types, source)
     fixed = op.consts + op.carries
-    outer = _Maker()
+    outer = _Maker(source)
     operands = outer.inputs(types)
     consts, carries = operands[: op.consts], operands[op.consts : fixed]
     words = [_number(0)] * len(op.witnesses)
@@ -129,7 +147,9 @@ def _opened_scan(op: Scan, types: Sequence[TensorType]) -> Graph:
     rows = [x for x in xs if _moves_along(outer.type(x))]
     stacked = op.infer(*types)[op.carries : op.carries + _stacked_count(op)]
     fresh = sum(not _moves_along(type, stored=True) for type in stacked)
-    loop = CountedLoop(_scan_body(op, types), op.length, len(rows), fresh, op.reverse)
+    loop = CountedLoop(
+        _scan_body(op, types, source), op.length, len(rows), fresh, op.reverse
+    )
     outs = outer.emit(loop, (*carries, *words, *consts, *blocks, *rows))
     started = op.carries + len(words)
     updated, given = (
@@ -157,10 +177,10 @@ def _moves_along(type: TensorType, *, stored: bool = False) -> bool:
     return row_bytes > 0 and row_bytes % (4 if stored else ALIGNMENT) == 0
 
 
-def _scan_body(op: Scan, types: Sequence[TensorType]) -> Graph:
+def _scan_body(op: Scan, types: Sequence[TensorType], source: Source) -> Graph:
     """Index; carries, words and some ys as state; consts and some xs; rows of xs."""
     fixed = op.consts + op.carries
-    inner = _Maker()
+    inner = _Maker(source)
     index = inner.input(INDEX)
     carries = inner.inputs(types[op.consts : fixed], Storage.STATE)
     words = inner.inputs([INDEX] * len(op.witnesses), Storage.STATE)
@@ -203,8 +223,8 @@ def _scan_body(op: Scan, types: Sequence[TensorType]) -> Graph:
     return inner.finish()
 
 
-def _no_iterations(op: Scan, types: Sequence[TensorType]) -> Graph:
-    outer = _Maker()
+def _no_iterations(op: Scan, types: Sequence[TensorType], source: Source) -> Graph:
+    outer = _Maker(source)
     operands = outer.inputs(types)
     for carry in operands[op.consts : op.consts + op.carries]:
         outer.result(outer.same(carry))
@@ -216,10 +236,10 @@ def _no_iterations(op: Scan, types: Sequence[TensorType]) -> Graph:
 # --- other loops and choices ------------------------------------------------
 
 
-def _opened_while(op: While, types: Sequence[TensorType]) -> Graph:
+def _opened_while(op: While, types: Sequence[TensorType], source: Source) -> Graph:
     """The condition is run before the loop, and again at the end of each iteration."""
     first, fixed = op.condition_consts, op.condition_consts + op.body_consts
-    outer = _Maker()
+    outer = _Maker(source)
     operands = outer.inputs(types)
     carries = operands[fixed:]
     known = outer.inline(op.condition, [*operands[:first], *carries])
@@ -234,7 +254,7 @@ def _opened_while(op: While, types: Sequence[TensorType]) -> Graph:
         ]
         unasked = [_number(0)] * len(op.body.witnesses)
         counted = [_number(0), *asked, *unasked]
-    loop = FlagLoop(_while_body(op, types))
+    loop = FlagLoop(_while_body(op, types, source))
     outs = outer.emit(loop, (flag, *counted, *carries, *operands[:fixed]))
     started = 1 + len(counted)
     for out in (*outs[started:], *outs[2:started]):
@@ -248,10 +268,10 @@ def _flag(maker: _Maker, known: dict[ValueId, ValueId], op: While) -> ValueId:
     return flag
 
 
-def _while_body(op: While, types: Sequence[TensorType]) -> Graph:
+def _while_body(op: While, types: Sequence[TensorType], source: Source) -> Graph:
     """Flag, number of the iteration and words if there are any, carries, consts."""
     first, fixed = op.condition_consts, op.condition_consts + op.body_consts
-    inner = _Maker()
+    inner = _Maker(source)
     flag = inner.input(INDEX, Storage.STATE)
     count = len(op.witnesses)
     counted = inner.inputs([INDEX] * (1 + count if count else 0), Storage.STATE)
@@ -278,21 +298,21 @@ def _while_body(op: While, types: Sequence[TensorType]) -> Graph:
     return inner.finish()
 
 
-def _opened_cond(op: Cond, types: Sequence[TensorType]) -> Graph:
-    outer = _Maker()
+def _opened_cond(op: Cond, types: Sequence[TensorType], source: Source) -> Graph:
+    outer = _Maker(source)
     index, *operands = outer.inputs(types)
     last = _number(len(op.branches) - 1)
     (clamped,) = outer.emit(Clamp(), (_number(0), index, last))
-    branches = tuple(_branch(op, number) for number in range(len(op.branches)))
+    branches = tuple(_branch(op, number, source) for number in range(len(op.branches)))
     for out in outer.emit(Switch(branches), (clamped, *operands)):
         outer.result(out)
     return outer.finish()
 
 
-def _branch(op: Cond, number: int) -> Graph:
+def _branch(op: Cond, number: int, source: Source) -> Graph:
     """The results of a branch, then the words of all branches."""
     mine = op.branches[number]
-    inner = _Maker()
+    inner = _Maker(source)
     known = inner.inline(mine, inner.inputs(mine.input_types))
     for value in mine.results:
         inner.result(known[value])

@@ -8,7 +8,7 @@ from typing import Any
 
 from poot.core import dtypes
 from poot.core.dtypes import Scalar
-from poot.core.ops.elementwise import BinaryOp
+from poot.core.ops.elementwise import BinaryOp, CompareOp
 from poot.core.ops.indexing import Gather, GatherMode
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
 from poot.core.ops.shape import Pad
@@ -19,11 +19,15 @@ from poot.interpreters.jvp.table import Tangent, jvp
 from poot.interpreters.primitives import (
     add,
     binary,
+    broadcast,
     cast,
+    compare,
     iota,
     mul,
     number,
     reshape,
+    select,
+    slice_axis,
     transpose,
     type_of,
 )
@@ -53,13 +57,21 @@ def _places(op: ReduceWindow, axis: int, count: int) -> Any:
     return add(first, second)
 
 
+def _tiles(op: ReduceWindow, axis: int) -> bool:
+    """Whether windows lie side by side along an axis, none over another."""
+    size = op.window[axis]
+    return size == op.strides[axis] and (size == 1 or op.window_dilation[axis] == 1)
+
+
 def _under(op: ReduceWindow, padded: Any, counts: Sequence[int]) -> Any:
     """The elements under each window along a new last axis, the last of its own axes
     fastest."""
     for axis in reversed(range(len(counts))):
-        if op.window[axis] == op.strides[axis] == 1:
-            shape = type_of(padded).shape
-            padded = reshape(padded, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        if _tiles(op, axis):
+            size = op.window[axis]
+            padded = slice_axis(padded, axis, 0, counts[axis] * size)
+            before, after = type_of(padded).shape[:axis], type_of(padded).shape[axis:]
+            padded = reshape(padded, (*before, counts[axis], size, *after[1:]))
         else:
             take = Gather(axis, GatherMode.PROMISE)
             padded = take.bind(padded, _places(op, axis, counts[axis]))
@@ -91,9 +103,22 @@ def _extremum(
     best = ArgReduceOp.ARGMAX if op.op is _W.MAX else ArgReduceOp.ARGMIN
     chosen = ArgReduce(best, len(counts)).bind(elements)
     moved = _padded(op, dx, like(x, 0))
+    if all(_tiles(op, axis) for axis in range(len(counts))):
+        return (y,), (_of_chosen(_under(op, moved, counts), chosen),)
     places = _flat_places(op, chosen, type_of(moved).shape)
     flat = reshape(moved, (type_of(moved).size,))
     return (y,), (Gather(0, GatherMode.PROMISE).bind(flat, places),)
+
+
+def _of_chosen(elements: Any, chosen: Any) -> Any:
+    """The element `chosen` of each row, by a choice: its transpose scatters nothing."""
+    *counts, _ = shape = type_of(elements).shape
+    last = len(counts)
+    number_of = iota(type_of(chosen).dtype, shape, last)
+    wanted = broadcast(reshape(chosen, (*counts, 1)), shape)
+    is_chosen = compare(CompareOp.EQ, number_of, wanted)
+    others = broadcast(like(elements, 0), shape)
+    return Reduce(ReduceOp.SUM, last).bind(select(is_chosen, elements, others))
 
 
 def _flat_places(op: ReduceWindow, chosen: Any, padded: Sequence[int]) -> Any:

@@ -26,7 +26,7 @@ def _open_control(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         eqn = graph.eqns[index]
         assert isinstance(eqn.op, ControlOp)
         types = [graph.type(operand) for operand in eqn.inputs]
-        inline(graph, edit, index, opened(eqn.op, types))
+        inline(graph, edit, index, opened(eqn.op, types, graph.source(index)))
         log.fire(OPEN_CONTROL, place_of(graph, index))
     return edit.commit() if found else graph
 

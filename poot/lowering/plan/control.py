@@ -43,7 +43,8 @@ from poot.lowering.program import While as WhileNode
 def lower_control(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan the loops and choices that the equation stands for."""
     assert isinstance(eqn.op, ControlOp)
-    graph = opened(eqn.op, [ctx.type(operand) for operand in eqn.inputs])
+    types = [ctx.type(operand) for operand in eqn.inputs]
+    graph = opened(eqn.op, types, ctx.graph.source(ctx.index))
     views = [_placed(ctx, operand) for operand in eqn.inputs]
     places = dict(zip(graph.inputs, views, strict=True))
     outs = [ctx.output(out) for out in eqn.outs]
