@@ -19,11 +19,11 @@ from poot.interpreters.api import (
 from poot.interpreters.array import Array
 from poot.interpreters.callbacks import effects_barrier, pure_callback
 from poot.interpreters.checks import check
+from poot.interpreters.closures import closure_convert
 from poot.interpreters.config import config
 from poot.interpreters.custom import (
     checkpoint,
     checkpoint_name,
-    closure_convert,
     custom_jvp,
     custom_vjp,
     custom_vmap,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poot.core.errors import ArgumentError
-from poot.core.interpreter import current
 from poot.core.ops.collectives import (
     AllGather,
     AllReduce,
@@ -19,21 +18,19 @@ from poot.interpreters.primitives import div, number, reshape, type_of
 from poot.interpreters.promotion import cast_to, inexact
 from poot.interpreters.pytree import flatten, map
 from poot.interpreters.shaping import canonical_axis
+from poot.interpreters.transform import named_batches
 
 AxisNames = str | Sequence[str]
 
 
 def _size(where: str, name: str) -> int:
     """The size of the batch of this name; ArgumentError if there is none here."""
-    interpreter: Any = current()
-    while interpreter is not None:
-        if getattr(interpreter, "axis_name", None) == name:
-            found: int = interpreter.size
-            return found
-        interpreter = getattr(interpreter, "parent", None)
-    raise ArgumentError(
-        f"{where}: no batch is called {name!r} here; give vmap axis_name={name!r}"
-    )
+    found = named_batches().get(name)
+    if found is None:
+        raise ArgumentError(
+            f"{where}: no batch is called {name!r} here; give vmap axis_name={name!r}"
+        )
+    return found
 
 
 def axis_size(axis_name: AxisNames) -> int:
@@ -45,7 +42,7 @@ def axis_size(axis_name: AxisNames) -> int:
 
 
 def _names(where: str, given: AxisNames) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not all(isinstance(name, str) for name in names):
         raise ArgumentError(f"{where}: axis_name is {given!r}; takes strings")
     return names

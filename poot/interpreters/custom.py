@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp`, `stop_gradient`, `checkpoint`, `closure_convert`."""
+"""`custom_jvp`, `custom_vjp`, `custom_vmap`, `stop_gradient`, `checkpoint`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from poot.core.ops.wrappers import (
     CustomVmap,
     Remat,
 )
-from poot.interpreters.array import Array
+from poot.core.types import TensorType
+from poot.interpreters.aval import Aval
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import (
     FlatFunction,
@@ -31,6 +32,7 @@ from poot.interpreters.flat import (
     values_of,
 )
 from poot.interpreters.graphs import exposed, identity
+from poot.interpreters.jvp.interpreter import is_differentiable
 from poot.interpreters.jvp.table import Tangent, instantiated
 from poot.interpreters.nested import Nested, stage_nested
 from poot.interpreters.primitives import type_of, zeros
@@ -43,17 +45,11 @@ from poot.interpreters.pytree import (
     prefix_leaves,
     unflatten,
 )
-from poot.interpreters.replay import replay
-
-
-def _is_float(x: Any) -> bool:
-    found: bool = type_of(x).dtype.is_float
-    return found
 
 
 def _shown(tangent: Tangent, primal: Any) -> Any:
     """A tangent as a rule sees it."""
-    if not _is_float(primal):
+    if not is_differentiable(primal):
         return np.zeros(type_of(primal).shape, float0)
     return instantiated(tangent, primal)
 
@@ -73,6 +69,49 @@ def _bind(
         x.with_weak(aval.weak)
         for x, aval in zip(results, nested.result_avals, strict=True)
     ]
+
+
+class _Results(NamedTuple):
+    """What a function gives, and so must its rules."""
+
+    tree: TreeDef
+    avals: tuple[Aval, ...]
+
+    def of_rule(
+        self, where: str, made: Any, size: int = 0, batched: Sequence[bool] = ()
+    ) -> list[Any]:
+        """Values of this tree and these types; an error for others.
+
+        Those that are `batched` have the batch in front.
+        """
+        leaves, tree = flatten(made)
+        if by_sorted_keys(tree) != self.tree:
+            raise ArgumentError(
+                f"{where} gave a result of the tree {tree}, takes {self.tree}"
+            )
+        paths = [path.codify("result") for path in leaf_paths(self.tree)]
+        types = [aval.type for aval in self.avals]
+        if batched:
+            types = [
+                TensorType((size, *t.shape), t.dtype) if has_batch else t
+                for t, has_batch in zip(types, batched, strict=True)
+            ]
+        return [
+            _fitted(where, leaf, type, path)
+            for leaf, type, path in zip(leaves, types, paths, strict=True)
+        ]
+
+
+def _fitted(where: str, leaf: Any, wanted: TensorType, path: str) -> Any:
+    """What a rule gave as a value of the type; weakly typed ones are cast."""
+    (x,) = values_of(where, [leaf], flatten(leaf)[1])
+    if x.aval.weak and type_of(x).shape == wanted.shape:
+        x = x.astype(wanted.dtype.numpy)
+    if type_of(x) != wanted:
+        raise TypeMismatchError(
+            f"{where} gave {path} as {type_of(x)}, its value is {wanted}"
+        )
+    return x
 
 
 class _Custom:
@@ -119,27 +158,41 @@ class _Custom:
     def _of_moving(
         self, args: Sequence[Any], function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """`function` of the arguments that move, the static ones in their places."""
+        """`function` of the arguments that move, the static ones in their places.
+
+        It holds none of those that move: rules live on in graphs that are kept.
+        """
+        static = {n: args[n] for n in self._nondiff if n < len(args)}
+        count = len(args)
 
         def of_moving(*moving: Any) -> Any:
             given = iter(moving)
-            whole = [
-                x if n in self._nondiff else next(given) for n, x in enumerate(args)
-            ]
+            whole = [static[n] if n in static else next(given) for n in range(count)]
             return function(*whole)
 
         of_moving.__name__ = name_of(self._fun)
         return of_moving
 
-    def _staged(
-        self, args: Sequence[Any]
-    ) -> tuple[Nested, list[Any], TreeDef, FlatFunction]:
+    def _flat(self, args: Sequence[Any]) -> tuple[FlatFunction, list[Any], TreeDef]:
+        """The function of leaves, those leaves as values, and their tree."""
         _, moving = self._split(args)
         leaves, tree = flatten(tuple(moving))
         values = values_of(f"`{name_of(self._fun)}`", leaves, tree)
         flat = FlatFunction(self._of_moving(args, self._fun), tree, self._kind)
+        return flat, values, by_sorted_keys(tree)
+
+    def _eagerly(self, args: Sequence[Any]) -> Any:
+        """No derivative is asked for: the function itself, on the same values."""
+        flat, values, _ = self._flat(args)
+        results = flat(*values)
+        return unflatten(flat.result_tree, results)
+
+    def _staged(
+        self, args: Sequence[Any]
+    ) -> tuple[Nested, list[Any], TreeDef, _Results]:
+        flat, values, tree = self._flat(args)
         nested = stage_nested(flat, [x.aval for x in values], name_of(self._fun))
-        return nested, values, by_sorted_keys(tree), flat
+        return nested, values, tree, _Results(flat.result_tree, nested.result_avals)
 
 
 def _places(where: str, fun: Callable[..., Any], numbers: Any) -> list[int]:
@@ -199,22 +252,22 @@ class custom_jvp(_Custom):
             )
         whole = self._arguments(args, kwargs)
         if current() is EAGER:
-            return self._fun(*whole)
-        nested, values, tree, flat = self._staged(whole)
+            return self._eagerly(whole)
+        nested, values, tree, wanted = self._staged(whole)
         static, _ = self._split(whole)
 
         def flat_rule(around: Any, primals: Any, tangents: Any) -> Any:
-            return self._run_rule(static, tree, flat.result_tree, primals, tangents)
+            return self._run_rule(static, tree, wanted, primals, tangents)
 
         rule = CustomRule(name_of(self._fun), (flat_rule,))
         results = _bind(lambda g, n: CustomJvp(g, rule, n), nested, values)
-        return unflatten(flat.result_tree, results)
+        return unflatten(wanted.tree, results)
 
     def _run_rule(
         self,
         static: Sequence[Any],
         tree: TreeDef,
-        result_tree: TreeDef,
+        wanted: _Results,
         primals: Sequence[Any],
         tangents: Sequence[Tangent],
     ) -> tuple[list[Any], list[Tangent]]:
@@ -226,15 +279,13 @@ class custom_jvp(_Custom):
             raise ArgumentError(
                 f"{where} gave a {type(made).__name__}; takes a pair (result, tangent)"
             )
-        outs, out_tree = flatten(made[0])
+        values = wanted.of_rule(where, made[0])
         moved, moved_tree = flatten(made[1])
-        for what, given in (("result", out_tree), ("tangent", moved_tree)):
-            if by_sorted_keys(given) != result_tree:
-                raise ArgumentError(
-                    f"{where} gave a {what} of the tree {given}, takes {result_tree}"
-                )
-        values = values_of(where, outs, out_tree)
-        return values, _checked(where, moved, values, result_tree, "tangent")
+        if by_sorted_keys(moved_tree) != wanted.tree:
+            raise ArgumentError(
+                f"{where} gave a tangent of the tree {moved_tree}, takes {wanted.tree}"
+            )
+        return values, _checked(where, moved, values, wanted.tree, "tangent")
 
 
 def _checked(
@@ -243,19 +294,10 @@ def _checked(
     """Tangents or cotangents that a rule gave, each of the type of its value."""
     found: list[Tangent] = []
     for leaf, value, path in zip(given, of, leaf_paths(tree), strict=True):
-        if not _is_float(value) or getattr(leaf, "dtype", None) == float0:
+        if not is_differentiable(value) or getattr(leaf, "dtype", None) == float0:
             found.append(None)
             continue
-        (x,) = values_of(where, [leaf], flatten(leaf)[1])
-        wanted = type_of(value)
-        if x.aval.weak and type_of(x).shape == wanted.shape:
-            x = x.astype(wanted.dtype.numpy)
-        if type_of(x) != wanted:
-            raise TypeMismatchError(
-                f"{where} gave {path.codify(what)} as {type_of(x)}, its value is "
-                f"{wanted}"
-            )
-        found.append(x)
+        found.append(_fitted(where, leaf, type_of(value), path.codify(what)))
     return found
 
 
@@ -297,53 +339,49 @@ class custom_vjp(_Custom):
             )
         whole = self._arguments(args, kwargs)
         if current() is EAGER:
-            return self._fun(*whole)
-        nested, values, tree, flat = self._staged(whole)
+            return self._eagerly(whole)
+        nested, values, tree, wanted = self._staged(whole)
+        static, _ = self._split(whole)
+        fwd = self._of_moving(whole, self._rules[0])
 
         def forward(around: Any, primals: Sequence[Any]) -> Any:
-            return self._run_forward(whole, tree, flat.result_tree, primals)
+            return self._run_forward(fwd, static, tree, wanted, primals)
 
         rule = CustomRule(name_of(self._fun), (forward,))
         results = _bind(lambda g, n: CustomVjp(g, rule, n), nested, values)
-        return unflatten(flat.result_tree, results)
+        return unflatten(wanted.tree, results)
 
     def _run_forward(
         self,
-        whole: Sequence[Any],
+        fwd: Callable[..., Any],
+        static: Sequence[Any],
         tree: TreeDef,
-        result_tree: TreeDef,
+        wanted: _Results,
         primals: Sequence[Any],
     ) -> tuple[list[Any], list[Any], Callable[..., Any]]:
         """The results, the residuals, and what pulls a cotangent back with them."""
         assert self._rules is not None
-        fwd, bwd = self._rules
+        bwd = self._rules[1]
         where = f"the custom_vjp rules of `{name_of(self._fun)}`"
-        made = self._of_moving(whole, fwd)(*unflatten(tree, primals))
+        made = fwd(*unflatten(tree, primals))
         if not isinstance(made, tuple | list) or len(made) != 2:
             raise ArgumentError(
                 f"{where}: fwd gave a {type(made).__name__}; takes a pair (result, "
                 "residuals)"
             )
-        outs, out_tree = flatten(made[0])
-        if by_sorted_keys(out_tree) != result_tree:
-            raise ArgumentError(
-                f"{where}: fwd gave a result of the tree {out_tree}, takes "
-                f"{result_tree}"
-            )
-        values = values_of(where, outs, out_tree)
+        values = wanted.of_rule(f"{where}: fwd", made[0])
         kept, kept_tree = flatten(made[1])
         residuals = values_of(f"{where}, residuals", kept, kept_tree)
-        static, _ = self._split(whole)
         types = [x.aval for x in primals]
 
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             given = iter(cotangents)
             shown = [
-                next(given) if _is_float(x) else np.zeros(type_of(x).shape, float0)
-                for x in values
+                next(given) if t.dtype.is_float else np.zeros(t.shape, float0)
+                for t in (aval.type for aval in wanted.avals)
             ]
             found = bwd(
-                *static, unflatten(kept_tree, saved), unflatten(result_tree, shown)
+                *static, unflatten(kept_tree, saved), unflatten(wanted.tree, shown)
             )
             return _cotangents(f"{where}: bwd", found, tree, types)
 
@@ -415,20 +453,20 @@ class custom_vmap(_Custom):
             )
         whole = self._arguments(args, kwargs)
         if current() is EAGER:
-            return self._fun(*whole)
-        nested, values, tree, flat = self._staged(whole)
+            return self._eagerly(whole)
+        nested, values, tree, wanted = self._staged(whole)
 
         def flat_rule(size: int, batched: Sequence[bool], given: Sequence[Any]) -> Any:
-            return self._run_rule(tree, flat.result_tree, size, batched, given)
+            return self._run_rule(tree, wanted, size, batched, given)
 
         rule = CustomRule(name_of(self._fun), (flat_rule,))
         results = _bind(lambda g, n: CustomVmap(g, rule, n), nested, values)
-        return unflatten(flat.result_tree, results)
+        return unflatten(wanted.tree, results)
 
     def _run_rule(
         self,
         tree: TreeDef,
-        result_tree: TreeDef,
+        wanted: _Results,
         size: int,
         batched: Sequence[bool],
         values: Sequence[Any],
@@ -443,13 +481,11 @@ class custom_vmap(_Custom):
                 f"{where} gave a {type(made).__name__}; takes a pair (result, "
                 "out_batched)"
             )
-        outs, out_tree = flatten(made[0])
-        if by_sorted_keys(out_tree) != result_tree:
-            raise ArgumentError(
-                f"{where} gave a result of the tree {out_tree}, takes {result_tree}"
-            )
-        given = prefix_leaves(made[1], made[0], f"{where}: out_batched")
-        return values_of(where, outs, out_tree), [bool(flag) for flag in given]
+        flags = [
+            bool(flag)
+            for flag in prefix_leaves(made[1], made[0], f"{where}: out_batched")
+        ]
+        return wanted.of_rule(where, made[0], size, flags), flags
 
 
 # --- stop_gradient ----------------------------------------------------------
@@ -467,7 +503,7 @@ def stop_gradient(x: Any) -> Any:
 
     def stopped(leaf: Any) -> Any:
         (value,) = values_of("stop_gradient", [leaf], flatten(leaf)[1])
-        if current() is EAGER or not _is_float(value):
+        if current() is EAGER or not is_differentiable(value):
             return value
         (found,) = CustomJvp(identity(type_of(value)), _STOP, 0).bind(value)
         return found.with_weak(value.aval.weak)
@@ -497,14 +533,14 @@ def checkpoint(
             checkpoint, policy=policy, static_argnums=static_argnums
         )
     require_callable("checkpoint", fun)
+    if policy is not None:
+        require_callable("checkpoint, policy", policy)
     static = _places("checkpoint", fun, static_argnums)
     rule = None if policy is None else CustomRule(name_of(policy), (policy,))
     function: Callable[..., Any] = fun
 
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        if current() is EAGER:
-            return function(*args, **kwargs)
         moving = [x for n, x in enumerate(args) if n not in static]
         leaves, tree = flatten((tuple(moving), kwargs))
         values = values_of(f"checkpoint of `{name_of(function)}`", leaves, tree)
@@ -516,6 +552,9 @@ def checkpoint(
 
         call.__name__ = name_of(function)
         flat = FlatFunction(call, tree, "checkpoint")
+        if current() is EAGER:
+            results = flat(*values)
+            return unflatten(flat.result_tree, results)
         nested = stage_nested(flat, [x.aval for x in values], name_of(function))
         results = _bind(lambda g, n: Remat(g, rule), nested, values)
         return unflatten(flat.result_tree, results)
@@ -534,44 +573,3 @@ def checkpoint_name(x: Any, name: str) -> Any:
         return found.with_weak(value.aval.weak)
 
     return map(named, x)
-
-
-# --- closure_convert --------------------------------------------------------
-
-
-def closure_convert(
-    fun: Callable[..., Any], *example_args: Any
-) -> tuple[Callable[..., Any], list[Any]]:
-    """`fun` with the traced floats that it takes from around it as more arguments.
-
-    Returns the function of (*args, *those values), and the list of them.
-    """
-    require_callable("closure_convert", fun)
-    leaves, tree = flatten(example_args)
-    values = values_of(f"closure_convert of `{name_of(fun)}`", leaves, tree)
-    flat = FlatFunction(fun, tree, "closure_convert")
-    nested = stage_nested(flat, [x.aval for x in values], name_of(fun))
-    hoisted = [type(x) is not Array and _is_float(x) for x in nested.captured]
-    taken = [
-        x for x, is_hoisted in zip(nested.captured, hoisted, strict=True) if is_hoisted
-    ]
-
-    @functools.wraps(fun)
-    def converted(*args: Any) -> Any:
-        own = args[: len(example_args)]
-        more = iter(args[len(example_args) :])
-        given, given_tree = flatten(own)
-        if by_sorted_keys(given_tree) != by_sorted_keys(tree):
-            raise ArgumentError(
-                f"closure_convert: given the tree {given_tree}, takes {tree}"
-            )
-        captured = [
-            next(more) if is_hoisted else x
-            for x, is_hoisted in zip(nested.captured, hoisted, strict=True)
-        ]
-        lifted = values_of(
-            "closure_convert", [*captured, *given], flatten([*captured, *given])[1]
-        )
-        return unflatten(flat.result_tree, replay(nested.graph, lifted))
-
-    return converted, taken

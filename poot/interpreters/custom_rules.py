@@ -38,6 +38,8 @@ from poot.interpreters.graphs import (
     identity,
     jvp_graph,
     merged,
+    reordered,
+    split_graph,
 )
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 from poot.interpreters.linearize import jvp_flat
@@ -187,31 +189,36 @@ def _rematerialized(
 ) -> tuple[Any, ...]:
     """Known results now; the rest by a wrapper that computes again what is not kept."""
     body = op.body
-    unknown = {
-        value
-        for value, operand in zip(body.inputs, operands, strict=True)
-        if interpreter.is_unknown(operand)
-    }
+    flags = tuple(map(interpreter.is_unknown, operands))
+    saved = _saved(op.policy, body, flags)
+    # What a loop or a branch in the body gives may be known in part.
+    asked = extract(body, body.inputs, [*body.results, *saved])
+    split = split_graph(
+        asked, flags, (False,) * len(asked.results), (True,) * len(flags)
+    )
+    made = len(split.known.results) - split.computed
+    first = reordered(split.known, range(len(split.known.inputs)), range(made))
+    given = [x for x in operands if not interpreter.is_unknown(x)]
+    found = interpreter.parent.process(replace(op, body=first), tuple(given))
+    unknown = split.given[: len(body.results)]
+    again = extract(body, [*body.inputs, *saved], chosen(body.results, unknown))
+    rest = (*operands, *found[made - len(saved) :])
+    staged = interpreter.staging.process(replace(op, body=again), rest)
+    return tuple(merged(unknown, staged, found))
+
+
+def _saved(
+    policy: CustomRule | None, body: Graph, is_unknown: Sequence[bool]
+) -> list[ValueId]:
+    """The known values of the body that the policy wants kept."""
+    unknown = set(chosen(body.inputs, is_unknown))
     saved: list[ValueId] = []
     for eqn in body.eqns:
         if any(not isinstance(x, Scalar) and x in unknown for x in eqn.inputs):
             unknown.update(eqn.outs)
-        elif _keeps(op.policy, body, eqn.op, eqn.inputs):
+        elif _keeps(policy, body, eqn.op, eqn.inputs):
             saved += eqn.outs
-    known_inputs = [value for value in body.inputs if value not in unknown]
-    known = [value for value in body.results if value not in unknown]
-    first = extract(body, known_inputs, [*known, *saved])
-    given = [x for x in operands if not interpreter.is_unknown(x)]
-    found = interpreter.parent.process(replace(op, body=first), tuple(given))
-    left = [value for value in body.results if value in unknown]
-    again = extract(body, [*body.inputs, *saved], left)
-    rest = (*operands, *found[len(known) :])
-    staged = interpreter.staging.process(replace(op, body=again), rest)
-    first_results, second = iter(found), iter(staged)
-    return tuple(
-        next(second) if value in unknown else next(first_results)
-        for value in body.results
-    )
+    return saved
 
 
 @partial.define(OptimizationBarrier)
@@ -349,7 +356,7 @@ def _lifted(
             ]
             for values, own in zip(lists, flags, strict=True)
         ]
-        with interpreting(inner):
+        with inner.running():
             made = function(*given)
             lists_out = [
                 [x if x is None else inner.lift(x) for x in values] for values in made
@@ -396,14 +403,14 @@ def _batched_vjp(
             (True,) * len([x for x in outs if x.aval.type.dtype.is_float]),
         )
         over_pull = _lifted(lambda r, c: (kept[-1](r, c),), size, flags)
+        floats = [
+            has_batch
+            for x, has_batch in zip(primals, own, strict=True)
+            if x.aval.type.dtype.is_float
+        ]
 
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             (found,) = over_pull(saved, cotangents)
-            floats = [
-                has_batch
-                for x, has_batch in zip(primals, own, strict=True)
-                if x.aval.type.dtype.is_float
-            ]
             # What all examples share has the sum of their cotangents.
             return [
                 ct if ct is None or has_batch else reduce_sum(ct, [0])

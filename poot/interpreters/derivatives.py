@@ -42,7 +42,7 @@ def _as_tangent(primal: Any, tangent: Tangent) -> Any:
     """What a user sees as the tangent or cotangent of a value."""
     if not is_differentiable(primal):
         return _float0_of(primal)
-    return instantiated(tangent, primal)
+    return instantiated(tangent, primal).with_weak(primal.aval.weak)
 
 
 def _tangents(
@@ -228,13 +228,13 @@ def value_and_grad(
     require_callable("value_and_grad", fun)
     if holomorphic:
         raise DTypeError("value_and_grad: complex numbers are not supported")
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = numbers_of("value_and_grad", argnums)
 
     @functools.wraps(fun)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         where = f"grad of `{name_of(fun)}`"
-        places = [place_of(where, number, len(args)) for number in numbers]
-        _require_floats(where, args, places, allow_int)
+        places = places_of(where, numbers, len(args))
+        require_floats(where, args, places, allow_int)
 
         def of_chosen(*chosen: Any) -> Any:
             given = list(args)
@@ -271,6 +271,26 @@ def _one(where: str, made: _Linearized) -> Any:
     return unflatten(made.result_tree, [full(number(1, type_of(out).dtype), ())])
 
 
+def numbers_of(where: str, argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The numbers of arguments as a tuple; ArgumentError for other things."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(isinstance(number, int) for number in numbers):
+        raise ArgumentError(
+            f"{where}: argnums is {argnums!r}; takes an int or a sequence of them"
+        )
+    return numbers
+
+
+def places_of(where: str, numbers: Sequence[int], count: int) -> list[int]:
+    """Arguments by number from the front, each once; ArgumentError else."""
+    places = [place_of(where, number, count) for number in numbers]
+    if len(set(places)) < len(places):
+        raise ArgumentError(
+            f"{where}: argnums {tuple(numbers)} name an argument twice; takes each once"
+        )
+    return places
+
+
 def place_of(where: str, number: int, count: int) -> int:
     """An argument number from the front; ArgumentError where there is no such."""
     if not -count <= number < count:
@@ -281,8 +301,8 @@ def place_of(where: str, number: int, count: int) -> int:
     return number % count
 
 
-def _require_floats(
-    where: str, args: Sequence[Any], places: Sequence[int], allow_int: bool
+def require_floats(
+    where: str, args: Sequence[Any], places: Sequence[int], allow_int: bool = False
 ) -> None:
     for place in places:
         leaves, tree = flatten(args[place])
@@ -292,7 +312,7 @@ def _require_floats(
                 path = accessor.codify(f"args[{place}]")
                 raise DTypeError(
                     f"{where}: {path} is {type}, which has no derivative; pass floats, "
-                    "or allow_int=True"
+                    "or to grad allow_int=True"
                 )
 
 

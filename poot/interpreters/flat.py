@@ -37,9 +37,10 @@ def values_of(where: str, leaves: Sequence[Any], tree: TreeDef) -> list[Any]:
     """Leaves as values of the current interpreter; ArgumentError for foreign ones."""
     for leaf, accessor in zip(leaves, leaf_paths(tree), strict=True):
         if not is_operand(leaf):
+            path = accessor.codify("") or "it"
             raise ArgumentError(
-                f"{where}: {accessor.codify('')} is a {type(leaf).__name__}; takes "
-                "arrays and numbers, and containers of them"
+                f"{where}: {path} is a {type(leaf).__name__}; takes arrays and "
+                "numbers, and containers of them"
             )
     return [as_value(leaf, where) for leaf in leaves]
 

@@ -229,7 +229,7 @@ def batched_graph(
             BatchTracer(inner, x, 0 if is_batched else None)
             for x, is_batched in zip(flat, batched, strict=True)
         ]
-        with interpreting(inner):
+        with inner.running():
             outs = [inner.lift(out) for out in replay(graph, inputs)]
         given[:] = [
             out.axis is not None or is_wanted

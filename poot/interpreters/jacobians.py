@@ -10,7 +10,13 @@ from typing import Any
 from poot.core import dtypes
 from poot.core.errors import DTypeError
 from poot.core.ops.elementwise import CompareOp
-from poot.interpreters.derivatives import jvp, place_of, vjp
+from poot.interpreters.derivatives import (
+    jvp,
+    numbers_of,
+    places_of,
+    require_floats,
+    vjp,
+)
 from poot.interpreters.flat import name_of, require_callable, values_of
 from poot.interpreters.primitives import cast, compare, iota, reshape, type_of
 from poot.interpreters.pytree import flatten, map, unflatten
@@ -24,11 +30,7 @@ def _basis(where: str, tree: Any) -> tuple[Any, list[Any]]:
     """
     leaves, treedef = flatten(tree)
     values = values_of(where, leaves, treedef)
-    for value in values:
-        if not type_of(value).dtype.is_float:
-            raise DTypeError(
-                f"{where}: {type_of(value)} has no derivative; takes floats"
-            )
+    _require_float_results(where, values)
     sizes = [type_of(value).size for value in values]
     total = sum(sizes)
     made, start = [], 0
@@ -40,6 +42,15 @@ def _basis(where: str, tree: Any) -> tuple[Any, list[Any]]:
         made.append(reshape(cast(hits, type.dtype), (total, *type.shape)))
         start += size
     return unflatten(treedef, made), values
+
+
+def _require_float_results(where: str, values: Sequence[Any]) -> None:
+    for value in values:
+        if not type_of(value).dtype.is_float:
+            raise DTypeError(
+                f"{where}: the function returned {type_of(value)}, which has no "
+                "derivative; cast it to a float"
+            )
 
 
 def _cut(stacked: Any, values: Sequence[Any], axis: int) -> list[Any]:
@@ -73,11 +84,14 @@ def jacfwd(
     @functools.wraps(fun)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         chosen, of_chosen = _chosen(fun, argnums, args, kwargs)
-        basis, values = _basis(f"jacfwd of `{name_of(fun)}`", chosen)
+        where = f"jacfwd of `{name_of(fun)}`"
+        basis, values = _basis(where, chosen)
         treedef = flatten(chosen)[1]
 
         def push(tangents: Any) -> Any:
-            return jvp(of_chosen, (chosen,), (tangents,), has_aux)
+            made = jvp(of_chosen, (chosen,), (tangents,), has_aux)
+            _require_float_results(where, flatten(made[0])[0])
+            return made
 
         push.__name__ = name_of(fun)
         out_axes = (None, -1, None) if has_aux else (None, -1)
@@ -149,8 +163,9 @@ def _chosen(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The arguments to differentiate (one, or a tuple), and the function of them."""
     single = isinstance(argnums, int)
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    places = [place_of(f"jacobian of `{name_of(fun)}`", n, len(args)) for n in numbers]
+    where = f"jacobian of `{name_of(fun)}`"
+    places = places_of(where, numbers_of(where, argnums), len(args))
+    require_floats(where, args, places)
     chosen = args[places[0]] if single else tuple(args[place] for place in places)
 
     def of_chosen(given: Any) -> Any:

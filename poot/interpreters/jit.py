@@ -31,6 +31,7 @@ from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.staged import Compiled, Lowered, Traced, require_concrete
 from poot.interpreters.trace import trace
 from poot.interpreters.tracer import AnyTracer
+from poot.interpreters.transform import named_batches
 
 _aval = attrgetter("aval")
 _jitted: WeakSet[JitFunction] = WeakSet()
@@ -49,7 +50,10 @@ class JitFunction:
         self._parameters = parameters
         self._compiled: dict[Signature, Compiled] = {}
         self._by_kinds: dict[tuple[Settings, tuple[Any, ...]], Compiled] = {}
-        self._traced_once: dict[Signature, tuple[Nested, TreeDef]] = {}
+        # By the named batches around the call too: psum depends on their sizes.
+        self._traced_once: dict[
+            tuple[Signature, frozenset[tuple[str, int]]], tuple[Nested, TreeDef]
+        ] = {}
         self._lock = threading.RLock()
         _jitted.add(self)
 
@@ -121,11 +125,12 @@ class JitFunction:
     def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run what was traced once under the transformation that is current."""
         call = take_apart(self._parameters, self._name, args, kwargs)
-        known = self._traced_once.get(call.signature)
+        key = call.signature, frozenset(named_batches().items())
+        known = self._traced_once.get(key)
         if known is None:
             known = self._stage(call.signature)
             if not any(isinstance(x, AnyTracer) for x in known[0].captured):
-                self._traced_once[call.signature] = known
+                self._traced_once[key] = known
         nested, tree = known
         values = [as_value(leaf) for leaf in call.leaves]
         results = replay(nested.graph, [*nested.captured, *values])

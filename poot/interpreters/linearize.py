@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poot.core.graph import Graph
-from poot.core.interpreter import current, interpreting
+from poot.core.interpreter import current
 from poot.interpreters.aval import aval_of
 from poot.interpreters.jvp.interpreter import (
     JvpInterpreter,
@@ -66,13 +66,12 @@ def linearize_flat(
         else JvpTracer(inner, primal, None)
         for primal, has_tangent in zip(primals, taken, strict=True)
     ]
-    with interpreting(inner):
+    with inner.running():
         outs = [inner.lift(out) for out in function(*inputs)]
-    inner.is_finished = True
     given = tuple(out.tangent is not None for out in outs)
     unknown = partial.finish([out.tangent for out in outs if out.tangent is not None])
     linear = LinearMap(unknown.graph, unknown.residuals, taken, given)
-    return [out.primal for out in outs], linear, _stripper(inner)
+    return [_below(out) for out in outs], linear, _stripper(inner)
 
 
 def jvp_flat(
@@ -81,15 +80,20 @@ def jvp_flat(
     """The results and their tangents, which may be None."""
     inner = JvpInterpreter(current(), name)
     inputs = [JvpTracer(inner, p, t) for p, t in zip(primals, tangents, strict=True)]
-    with interpreting(inner):
+    with inner.running():
         outs = [inner.lift(out) for out in function(*inputs)]
-    inner.is_finished = True
-    return [out.primal for out in outs], [out.tangent for out in outs], _stripper(inner)
+    tangents = [out.tangent for out in outs]
+    return [_below(out) for out in outs], tangents, _stripper(inner)
+
+
+def _below(x: JvpTracer) -> Any:
+    """The primal, weakly typed if the tracer is."""
+    return x.primal.with_weak(x.aval.weak)
 
 
 def _stripper(inner: JvpInterpreter) -> Strip:
     def strip(x: Any) -> Any:
         own = type(x) is JvpTracer and x.interpreter is inner
-        return x.primal if own else x
+        return _below(x) if own else x
 
     return strip

@@ -50,18 +50,26 @@ class NestedStaging(StagingInterpreter):
         return self._capture(array)
 
     def _constant_of(self, copied: Any, digest: str) -> ValueId:
-        return self._capture(self.parent.lift(copied))
+        return self._capture(_bottom(self.parent).lift(copied))
 
     def _capture(self, given: Any) -> ValueId:
         if id(given) not in self._inputs:
             # Whether it lives further down the stack is for the parent to say.
-            value = self.parent.lift(given)
+            # An Array stays itself, so that a graph can be kept for further calls.
+            value = given if type(given) is Array else self.parent.lift(given)
             made = self.input(value.aval, "from around the function").operand
             assert not isinstance(made, Scalar)
             self._inputs[id(given)] = given, made
             self.captured.append(value)
             self.capturing.append(made)
         return self._inputs[id(given)][1]
+
+
+def _bottom(interpreter: Any) -> Any:
+    """The lowest interpreter: eager evaluation, or the trace of a jitted function."""
+    while hasattr(interpreter, "parent"):
+        interpreter = interpreter.parent
+    return interpreter
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn, Self
 
 from poot.core.errors import ConcretizationError, PootError, TraceLeak
-from poot.core.interpreter import Interpreter
+from poot.core.interpreter import Interpreter, current, interpreting
 from poot.core.source import user_source
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.opening import load_rules
@@ -23,6 +25,27 @@ class TransformInterpreter:
         self.parent = parent
         self.function_name = function_name
         self.is_finished = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Current within the block; its values are of no use after, however it ends."""
+        try:
+            with interpreting(self):  # type: ignore[arg-type]
+                yield
+        finally:
+            self.is_finished = True
+
+
+def named_batches() -> dict[str, int]:
+    """The sizes of the batches around here that have a name."""
+    found: dict[str, int] = {}
+    interpreter: Any = current()
+    while interpreter is not None:
+        name = getattr(interpreter, "axis_name", None)
+        if name is not None:
+            found.setdefault(name, interpreter.size)
+        interpreter = getattr(interpreter, "parent", None)
+    return found
 
 
 class TransformTracer(AnyTracer):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poot.core.errors import ArgumentError, ShapeError
-from poot.core.interpreter import current, interpreting
+from poot.core.interpreter import current
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
@@ -60,9 +60,8 @@ def vmap(
         flat = FlatFunction(call, tree, "vmap")
         inner = BatchInterpreter(current(), name_of(fun), size, axis_name)
         inputs = [BatchTracer(inner, x, a) for x, a in zip(values, axes, strict=True)]
-        with interpreting(inner):
+        with inner.running():
             outs = [inner.lift(out) for out in flat(*inputs)]
-        inner.is_finished = True
         return _placed_results(where, outs, flat.result_tree, out_axes)
 
     return batched
@@ -100,8 +99,7 @@ def _from_front(
             found.append(None)
             continue
         ndim = type_of(value).ndim
-        if not isinstance(axis, int) or isinstance(axis, bool):
-            raise ArgumentError(f"{where}: {axis!r} is no axis; takes ints and None")
+        _require_axis(where, axis)
         if not -ndim <= axis < ndim:
             raise ShapeError(
                 f"{where}: {path} is {type_of(value)}, which has no axis {axis}; give "
@@ -109,6 +107,11 @@ def _from_front(
             )
         found.append(axis % ndim)
     return found
+
+
+def _require_axis(where: str, axis: Any) -> None:
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise ArgumentError(f"{where}: {axis!r} is no axis; takes ints and None")
 
 
 def _batch_size(
@@ -124,6 +127,8 @@ def _batch_size(
         if axis is not None
     }
     if axis_size is not None:
+        if not isinstance(axis_size, int) or axis_size < 0:
+            raise ArgumentError(f"{where}: axis_size is {axis_size!r}; takes 0 or more")
         sizes["axis_size"] = axis_size
     if not sizes:
         raise ArgumentError(
@@ -151,13 +156,14 @@ def _placed_results(
                     f"{where}: out_axes is None for a result ({out.aval.type}) that "
                     "differs between examples; give an int"
                 )
-            found.append(out.held)
+            found.append(out.held.with_weak(out.aval.weak))
             continue
+        _require_axis(where, axis)
         ndim = out.aval.type.ndim + 1
         if not -ndim <= axis < ndim:
             raise ShapeError(
                 f"{where}: out_axes {axis} for a result of type {out.aval.type}; takes "
                 f"{-ndim}..{ndim - 1}"
             )
-        found.append(placed(out, axis % ndim))
+        found.append(placed(out, axis % ndim).with_weak(out.aval.weak))
     return unflatten(by_sorted_keys(tree), found)

@@ -7,7 +7,8 @@ from typing import Any
 
 from poot.core.errors import ArgumentError, ShapeError
 from poot.core.ops.shape import Reverse
-from poot.interpreters.flat import require_callable, values_of
+from poot.interpreters.control.binding import require_same_types
+from poot.interpreters.flat import name_of, require_callable, values_of
 from poot.interpreters.primitives import concat, reshape, slice_axis, type_of
 from poot.interpreters.pytree import by_sorted_keys, flatten, unflatten
 from poot.interpreters.shaping import canonical_axis
@@ -48,7 +49,15 @@ def associative_scan(
             raise ArgumentError(
                 f"associative_scan: fn gave the tree {made_tree}, takes {tree}"
             )
-        return values_of("associative_scan", made, made_tree)
+        found = values_of("associative_scan", made, made_tree)
+        require_same_types(
+            f"associative_scan of `{name_of(fn)}`",
+            [x.aval for x in found],
+            [x.aval for x in a],
+            by_sorted_keys(tree),
+            "elems",
+        )
+        return found
 
     found = _prefixes(combine, values, place)
     if reverse:

@@ -24,18 +24,24 @@ from poot.interpreters.promotion import WeakDType, as_value, cast_to, join
 from poot.interpreters.pytree import flatten, leaf_paths, unflatten
 from poot.interpreters.replay import replay
 
+# What stands for an operand that is not given: None is one.
+_NO_OPERAND: Any = object()
+
 
 def cond(
     pred: Any,
     true_fun: Callable[..., Any],
     false_fun: Callable[..., Any],
     *operands: Any,
+    operand: Any = _NO_OPERAND,
 ) -> Any:
     """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`.
 
     `pred` is a scalar: a bool, or a number that is not zero. Both functions are traced
-    and give trees of one form with equal shapes and dtypes; only one runs.
+    and give trees of one form with equal shapes and dtypes; only one runs. `operand` is
+    an older way to give one operand.
     """
+    operands = _with_keyword("cond", operands, operand)
     value = as_value(pred, "cond")
     if type_of(value).shape:
         raise TypeMismatchError(
@@ -50,8 +56,14 @@ def cond(
     return _chosen("cond", index, (false_fun, true_fun), operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(
+    index: Any,
+    branches: Sequence[Callable[..., Any]],
+    *operands: Any,
+    operand: Any = _NO_OPERAND,
+) -> Any:
     """`branches[index](*operands)`, the index clamped to 0..len(branches)-1."""
+    operands = _with_keyword("switch", operands, operand)
     branches = tuple(branches)
     if not branches:
         raise ArgumentError("switch: there are no branches; takes one at least")
@@ -67,6 +79,16 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if len(branches) == 1:
         return branches[0](*operands)
     return _chosen("switch", _as_index(value, len(branches)), branches, operands)
+
+
+def _with_keyword(where: str, operands: Any, operand: Any) -> Any:
+    if operand is _NO_OPERAND:
+        return operands
+    if operands:
+        raise ArgumentError(
+            f"{where}: operands are given by position and as operand; takes one of both"
+        )
+    return (operand,)
 
 
 def _as_index(value: Any, count: int) -> Any:

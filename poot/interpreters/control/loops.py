@@ -23,7 +23,7 @@ from poot.interpreters.control.binding import (
 )
 from poot.interpreters.flat import name_of, require_callable, values_of
 from poot.interpreters.primitives import concat, reshape, type_of
-from poot.interpreters.promotion import cast_to, default_int
+from poot.interpreters.promotion import cast_to
 from poot.interpreters.pytree import by_sorted_keys, flatten, unflatten
 from poot.interpreters.vmap import vmap
 
@@ -231,14 +231,14 @@ def fori_loop(
     require_callable("fori_loop", body_fun)
     first, last = _static(lower), _static(upper)
     if first is not None and last is not None:
-        start = np.asarray(first, default_int().numpy)
 
         def step(carry: Any, _: Any) -> Any:
             i, val = carry
             return (i + 1, body_fun(i, val)), None
 
         step.__name__ = name_of(body_fun)
-        (_, val), _ = scan(step, (start, init_val), None, max(last - first, 0))
+        # The number is weakly typed, as in JAX: it does not widen the carry.
+        (_, val), _ = scan(step, (first, init_val), None, max(last - first, 0))
         return val
 
     def goes_on(carry: Any) -> Any:
@@ -264,7 +264,10 @@ def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
             )
     strong = [v for v in values if not v.aval.weak] or values
     dtype = type_of(strong[0]).dtype
-    return tuple(cast_to(v, dtype).with_weak(False) for v in values)  # type: ignore[return-value]
+    return tuple(  # type: ignore[return-value]
+        v if type_of(v).dtype is dtype else cast_to(v, dtype).with_weak(False)
+        for v in values
+    )
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
@@ -287,6 +290,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 def _map_in_batches(f: Callable[[Any], Any], xs: Any, batch_size: int) -> Any:
     elements, tree = _leaves("map, xs", xs)
     count = _length("map", elements, None)
+    if batch_size < 1:
+        raise ArgumentError(f"map: batch_size is {batch_size}, takes 1 or more")
     whole = count // batch_size * batch_size
     over = vmap(f)
     head = unflatten(

@@ -82,12 +82,18 @@ class JvpInterpreter(TransformInterpreter):
 
     def witness(self, failed: Any, message: str, values: Sequence[Any]) -> list[Any]:
         own = [self.lift(value) for value in values]
-        primals = self.parent.witness(
-            self.lift(failed).primal, message, [value.primal for value in own]
+        tangents = [value.tangent for value in own if value.tangent is not None]
+        guarded = iter(
+            self.parent.witness(
+                self.lift(failed).primal,
+                message,
+                [*(value.primal for value in own), *tangents],
+            )
         )
+        primals = [next(guarded) for _ in own]
         return [
-            JvpTracer(self, primal, value.tangent)
-            for primal, value in zip(primals, own, strict=True)
+            JvpTracer(self, p, None if value.tangent is None else next(guarded))
+            for p, value in zip(primals, own, strict=True)
         ]
 
 
