@@ -136,7 +136,7 @@ def train(x, label, iterations, width=32, rate=0.1):
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--iterations", type=int, default=600)
+    options.add_argument("--iterations", type=int, default=250)
     chosen = options.parse_args()
     began = time.perf_counter()
     weights, history = train(*make_spirals(256), chosen.iterations)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,6 +44,14 @@ def under_both(name: str, run: Any, patch: pytest.MonkeyPatch) -> list[Any]:
     return results
 
 
+@pytest.fixture(autouse=True, scope="module")
+def jax_compiles_quickly() -> Iterator[None]:
+    """JAX without the optimizations that take most of its time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def assert_alike(found: Any, wanted: Any, rtol: float, atol: float = 0) -> None:
     for one, right in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, right, rtol=rtol, atol=atol)
@@ -52,14 +61,14 @@ def test_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def run(digits: Any) -> Any:
         kept, held = digits.load_data()
         assert (len(kept[1]), len(held[1])) == (1438, 359)
-        params, losses = digits.train(kept, steps=8, show=False)
+        params, losses = digits.train(kept, size=16, steps=12, show=False)
         if digits.jax is poot:
             digits.draw(losses, tmp_path / "digits.png")
         return losses, params["conv1"]["weight"]
 
     found, wanted = under_both("digits", run, monkeypatch)
     assert_alike(found, wanted, rtol=1e-5, atol=1e-5)
-    assert found[0][-1] < 0.8 * found[0][0]
+    assert found[0][-3:].mean() < 0.9 * found[0][0]
     assert (tmp_path / "digits.png").stat().st_size > 1000
 
 

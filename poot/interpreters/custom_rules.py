@@ -27,7 +27,7 @@ from poot.interpreters.aval import aval_of
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
-    placed,
+    held_at,
 )
 from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
 from poot.interpreters.eager import transient
@@ -362,7 +362,7 @@ def _lifted(
                 [x if x is None else inner.lift(x) for x in values] for values in made
             ]
         return tuple(
-            [x if x is None else placed(x, 0) for x in values] for values in lists_out
+            [x if x is None else held_at(x, 0) for x in values] for values in lists_out
         )
 
     return lifted

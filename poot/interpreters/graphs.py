@@ -18,7 +18,7 @@ from poot.interpreters.aval import aval_of
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
-    placed,
+    held_at,
 )
 from poot.interpreters.jvp.table import instantiated
 from poot.interpreters.linearize import jvp_flat
@@ -236,7 +236,7 @@ def batched_graph(
             for out, is_wanted in zip(outs, wanted, strict=True)
         ]
         return [
-            placed(out, 0) if is_given else out.held
+            held_at(out, 0) if is_given else out.held
             for out, is_given in zip(outs, given, strict=True)
         ]
 

@@ -11,7 +11,7 @@ from poot.core.interpreter import current
 from poot.interpreters.batch.interpreter import (
     BatchInterpreter,
     BatchTracer,
-    placed,
+    held_at,
 )
 from poot.interpreters.batch.table import Axis
 from poot.interpreters.flat import FlatFunction, name_of, require_callable, values_of
@@ -165,5 +165,5 @@ def _placed_results(
                 f"{where}: out_axes {axis} for a result of type {out.aval.type}; takes "
                 f"{-ndim}..{ndim - 1}"
             )
-        found.append(placed(out, axis % ndim).with_weak(out.aval.weak))
+        found.append(held_at(out, axis % ndim).with_weak(out.aval.weak))
     return unflatten(by_sorted_keys(tree), found)

@@ -11,8 +11,7 @@ from poot.core.ops.collectives import Collective
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.batch.table import Axis, batch, naming
-from poot.interpreters.primitives import broadcast, move_axis
+from poot.interpreters.batch.table import Axis, batch, naming, placed
 from poot.interpreters.transform import TransformInterpreter, TransformTracer
 
 # (op, operands, their axes) -> (results, their axes), for ops over the batch itself.
@@ -112,11 +111,7 @@ class BatchInterpreter(TransformInterpreter):
         ]
 
 
-def placed(tracer: BatchTracer, axis: int) -> Any:
+def held_at(tracer: BatchTracer, axis: int) -> Any:
     """What the tracer holds with the batch at `axis`; the parent must be current."""
-    if tracer.axis is not None:
-        return move_axis(tracer.held, tracer.axis, axis)
-    shape = tracer.aval.type.shape
     assert isinstance(tracer.interpreter, BatchInterpreter)
-    whole = broadcast(tracer.held, (tracer.interpreter.size, *shape))
-    return move_axis(whole, 0, axis)
+    return placed(tracer.held, tracer.axis, axis, tracer.interpreter.size)
