@@ -16,6 +16,7 @@ from poot.core.ops.composite import Fused
 from poot.core.ops.shape import Broadcast
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.plan.aliasing import aliased, overwrites
 from poot.lowering.plan.frame import Frame
 from poot.lowering.plan.layout import ALIGNMENT, Layout, View, padded
 from poot.lowering.plan.rules import lower
@@ -203,6 +204,8 @@ class PlanContext:
         """
         ranges = tuple(o.range if isinstance(o, View) else o for o in operands)
         self._check_launch(kernel, ranges)
+        if overwrites(kernel, ranges):
+            kernel = aliased(kernel)
         touched = [o.touched if isinstance(o, View) else _whole(o) for o in operands]
         access = [operand.access for operand in kernel.operands]
         if reads is None:
