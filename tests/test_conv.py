@@ -66,7 +66,7 @@ def in_jax(op: Conv, x: Any, w: Any) -> Any:
     )
 
 
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     convs(),
     st.sampled_from(DTYPES),

@@ -60,7 +60,8 @@ def test_double_precision(function: Function, quality: Quality) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("function", UNARY + BINARY, ids=str)
 def test_single_precision_densely(function: Function) -> None:
-    check(quick(function), dtypes.float32, 1 << 20, True, Quality.ROUGH)
+    count = 1 << 18 if is_slow(function) else 1 << 20
+    check(quick(function), dtypes.float32, count, True, Quality.ROUGH)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)

@@ -219,8 +219,7 @@ def test_unique_slices() -> None:
 
 
 @pytest.mark.usefixtures("one_backend")
-@pytest.mark.parametrize("size", [3, 30])
-@pytest.mark.parametrize("fill_value", [None, -7])
+@pytest.mark.parametrize(("size", "fill_value"), [(3, -7), (30, None)])
 def test_sets_of_a_size(size: int, fill_value: int | None) -> None:
     """Traced, against JAX."""
     jax = pytest.importorskip("jax")

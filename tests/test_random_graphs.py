@@ -23,7 +23,7 @@ SEEDS = st.integers(0, 1 << 20)
 LARGE = settings(suppress_health_check=list(HealthCheck))
 
 
-@settings(LARGE, max_examples=48)
+@settings(LARGE, max_examples=32)
 @given(random_graphs(), SEEDS)
 def test_random_graphs(drawn: DrawnGraph, seed: int) -> None:
     assert_right(drawn.graph, seed)
@@ -41,7 +41,7 @@ def test_large_random_graphs(drawn: DrawnGraph, seed: int) -> None:
     assert_right(drawn.graph, seed)
 
 
-@settings(LARGE, max_examples=40)
+@settings(LARGE, max_examples=24)
 @given(table_graphs(), SEEDS)
 def test_graphs_of_all_primitives(drawn: DrawnGraph, seed: int) -> None:
     assert_right(drawn.graph, seed, limits=drawn.limits)

@@ -115,7 +115,7 @@ def test_the_largest_of_many_rows():
 
 @pytest.mark.slow
 def test_very_long_axes():
-    x = np.random.default_rng(5).integers(0, 256, (1 << 24) + 3).astype(np.uint8)
+    x = np.random.default_rng(5).integers(0, 256, (1 << 22) + 3).astype(np.uint8)
     (got,) = run_graph(one_op(Sort(0), x), (x,))
     np.testing.assert_array_equal(got, np.sort(x))
     graph = one_op(TopK(64), x)
