@@ -118,6 +118,9 @@ class _Custom:
     """What both kinds of custom derivatives share: arguments by place, static ones."""
 
     _kind: str
+    # What is missing where no rule was given, and the op that carries one.
+    _wanting: str
+    _wrapper: type[CustomJvp | CustomVjp | CustomVmap]
 
     def __init__(
         self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()
@@ -128,6 +131,26 @@ class _Custom:
         self._nondiff = tuple(sorted(_places(self._kind, fun, nondiff_argnums)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._has_rule():
+            raise ArgumentError(
+                f"`{name_of(self._fun)}` is a {self._kind} function without "
+                f"{self._wanting}"
+            )
+        whole = self._arguments(args, kwargs)
+        if current() is EAGER:
+            return self._eagerly(whole)
+        nested, values, tree, wanted = self._staged(whole)
+        rule = CustomRule(name_of(self._fun), (self._flat_rule(whole, tree, wanted),))
+        results = _bind(lambda g, n: self._wrapper(g, rule, n), nested, values)
+        return unflatten(wanted.tree, results)
+
+    def _has_rule(self) -> bool:
+        raise NotImplementedError
+
+    def _flat_rule(
+        self, whole: Sequence[Any], tree: TreeDef, wanted: _Results
+    ) -> Callable[..., Any]:
+        """What the wrapper holds: the rule over leaves, which keeps none that move."""
         raise NotImplementedError
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -211,6 +234,8 @@ class custom_jvp(_Custom):
     """
 
     _kind = "custom_jvp"
+    _wanting = "a rule; give it by defjvp"
+    _wrapper = CustomJvp
     _rule: Callable[..., Any] | None = None
 
     def defjvp(
@@ -244,24 +269,18 @@ class custom_jvp(_Custom):
 
         self._rule = rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._rule is None:
-            raise ArgumentError(
-                f"`{name_of(self._fun)}` is a custom_jvp function without a rule; give "
-                "it by defjvp"
-            )
-        whole = self._arguments(args, kwargs)
-        if current() is EAGER:
-            return self._eagerly(whole)
-        nested, values, tree, wanted = self._staged(whole)
+    def _has_rule(self) -> bool:
+        return self._rule is not None
+
+    def _flat_rule(
+        self, whole: Sequence[Any], tree: TreeDef, wanted: _Results
+    ) -> Callable[..., Any]:
         static, _ = self._split(whole)
 
         def flat_rule(around: Any, primals: Any, tangents: Any) -> Any:
             return self._run_rule(static, tree, wanted, primals, tangents)
 
-        rule = CustomRule(name_of(self._fun), (flat_rule,))
-        results = _bind(lambda g, n: CustomJvp(g, rule, n), nested, values)
-        return unflatten(wanted.tree, results)
+        return flat_rule
 
     def _run_rule(
         self,
@@ -310,6 +329,8 @@ class custom_vjp(_Custom):
     """
 
     _kind = "custom_vjp"
+    _wanting = "rules; give them by defvjp"
+    _wrapper = CustomVjp
     _rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     def defvjp(
@@ -331,25 +352,20 @@ class custom_vjp(_Custom):
             )
         self._rules = fwd, bwd
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._rules is None:
-            raise ArgumentError(
-                f"`{name_of(self._fun)}` is a custom_vjp function without rules; give "
-                "them by defvjp"
-            )
-        whole = self._arguments(args, kwargs)
-        if current() is EAGER:
-            return self._eagerly(whole)
-        nested, values, tree, wanted = self._staged(whole)
+    def _has_rule(self) -> bool:
+        return self._rules is not None
+
+    def _flat_rule(
+        self, whole: Sequence[Any], tree: TreeDef, wanted: _Results
+    ) -> Callable[..., Any]:
+        assert self._rules is not None
         static, _ = self._split(whole)
         fwd = self._of_moving(whole, self._rules[0])
 
         def forward(around: Any, primals: Sequence[Any]) -> Any:
             return self._run_forward(fwd, static, tree, wanted, primals)
 
-        rule = CustomRule(name_of(self._fun), (forward,))
-        results = _bind(lambda g, n: CustomVjp(g, rule, n), nested, values)
-        return unflatten(wanted.tree, results)
+        return forward
 
     def _run_forward(
         self,
@@ -437,6 +453,8 @@ class custom_vmap(_Custom):
     """
 
     _kind = "custom_vmap"
+    _wanting = "a rule; give it by def_vmap"
+    _wrapper = CustomVmap
     _rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -445,23 +463,16 @@ class custom_vmap(_Custom):
         self._rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._rule is None:
-            raise ArgumentError(
-                f"`{name_of(self._fun)}` is a custom_vmap function without a rule; "
-                "give it by def_vmap"
-            )
-        whole = self._arguments(args, kwargs)
-        if current() is EAGER:
-            return self._eagerly(whole)
-        nested, values, tree, wanted = self._staged(whole)
+    def _has_rule(self) -> bool:
+        return self._rule is not None
 
+    def _flat_rule(
+        self, whole: Sequence[Any], tree: TreeDef, wanted: _Results
+    ) -> Callable[..., Any]:
         def flat_rule(size: int, batched: Sequence[bool], given: Sequence[Any]) -> Any:
             return self._run_rule(tree, wanted, size, batched, given)
 
-        rule = CustomRule(name_of(self._fun), (flat_rule,))
-        results = _bind(lambda g, n: CustomVmap(g, rule, n), nested, values)
-        return unflatten(wanted.tree, results)
+        return flat_rule
 
     def _run_rule(
         self,
