@@ -39,6 +39,7 @@ class Reason(enum.Enum):
     LONG_ROW = "long-row"
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
+    DEVICE = "device"
 
 
 REASONS = {
@@ -58,6 +59,7 @@ REASONS = {
     Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.DEVICE: "the device cannot run it as one kernel",
 }
 
 
