@@ -9,6 +9,7 @@ from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
+    attention,
     conv,
     cumulative,
     matmul,
@@ -20,6 +21,7 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.attention import find_attention
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
@@ -37,10 +39,16 @@ from poot.lowering.records import Ring, with_ring
 # Fusing leaves changes of shape that nobody reads.
 FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce)
 # In the order in which they run.
-PASSES: tuple[Pass, ...] = (unwrap, open_control, cse, drop_barriers, dce, *FUSING)
+PASSES: tuple[Pass, ...] = (
+    *(unwrap, open_control, cse, drop_barriers, dce),
+    # It leaves what it was made of, which nobody reads.
+    *(find_attention, dce),
+    *FUSING,
+)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
+    attention,
     control,
     conv,
     cumulative,
