@@ -40,6 +40,8 @@ class Reason(enum.Enum):
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
     DEVICE = "device"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -60,6 +62,8 @@ REASONS = {
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
     Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 
