@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,11 @@ class GraphEdit:
     def remove(self, eqn_index: int) -> None:
         """Drop an equation of the old graph; its results may have no use left."""
         self._eqns[eqn_index] = None
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Wish for the old equations in this order of their numbers."""
+        for place, index in enumerate(order):
+            self._places[index] = float(place)
 
     def drop_output(self, index: int) -> None:
         """Drop an output of the old graph; `commit` refuses to lose it."""
