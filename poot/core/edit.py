@@ -84,6 +84,12 @@ class GraphEdit:
         """Let every use of `old`, outputs included, read `new`."""
         self._replaced[old] = new
 
+    def rewire(self, eqn_index: int, operands: tuple[Operand, ...]) -> None:
+        """Let an equation of the old graph read other operands of the same types."""
+        eqn = self._eqns[eqn_index]
+        assert eqn is not None, "a removed equation reads nothing"
+        self._eqns[eqn_index] = Eqn(eqn.op, operands, eqn.outs)
+
     def remove(self, eqn_index: int) -> None:
         """Drop an equation of the old graph; its results may have no use left."""
         self._eqns[eqn_index] = None

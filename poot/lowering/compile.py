@@ -26,6 +26,7 @@ from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
+from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
 from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
@@ -38,7 +39,15 @@ from poot.lowering.records import Ring, with_ring
 # Fusing leaves changes of shape that nobody reads, and equations where they stood.
 FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce, state_order)
 # In the order in which they run.
-PASSES: tuple[Pass, ...] = (unwrap, open_control, cse, drop_barriers, dce, *FUSING)
+PASSES: tuple[Pass, ...] = (
+    unwrap,
+    open_control,
+    cse,
+    drop_barriers,
+    dce,
+    rematerialize,
+    *FUSING,
+)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (

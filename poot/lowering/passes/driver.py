@@ -41,6 +41,8 @@ class Reason(enum.Enum):
     BOUNDARY = "boundary"
     READS_BOTH = "reads-both"
     DEVICE = "device"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -63,6 +65,8 @@ REASONS = {
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 
