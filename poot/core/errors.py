@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from poot.core.source import UNKNOWN, user_source
+
+if TYPE_CHECKING:
+    from poot.core.op import Op
+    from poot.core.types import TensorType
 
 
 class PootError(Exception):
@@ -190,6 +194,18 @@ class CapabilityError(LoweringError):
 
 class LimitError(LoweringError):
     """Something needs more than the device's limit; says both numbers."""
+
+
+class CompositeRefused(LoweringError):
+    """A composite that the device cannot run as one; its decomposition may do.
+
+    `op` and `types` are the composite and the types of its operands.
+    """
+
+    def __init__(self, message: str, op: Op, types: tuple[TensorType, ...]) -> None:
+        super().__init__(message)
+        self.op = op
+        self.types = types
 
 
 class SpirvError(PootError, ValueError):

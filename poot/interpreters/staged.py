@@ -22,11 +22,11 @@ from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
     Parameters,
     ShapeDtypeStruct,
-    SlotKind,
+    aval_in,
     describe_kinds,
-    slot_number,
     take_apart,
 )
+from poot.interpreters.slot_kinds import SlotKind, slot_words
 from poot.interpreters.trace import Trace
 from poot.interpreters.tracer import AnyTracer
 
@@ -106,8 +106,8 @@ class Compiled:
         self._pack = _packer(trace)
         kinds = trace.signature.kinds
         self._slots = tuple(
-            (number, kind)
-            for number, kind in enumerate(kinds)
+            (number, kind, path)
+            for number, (kind, path) in enumerate(zip(kinds, trace.paths, strict=True))
             if isinstance(kind, SlotKind)
         )
         self._sync = trace.signature.settings.sync_checks
@@ -175,8 +175,11 @@ class Compiled:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on leaves of any kind."""
-        slots = self._slots
-        numbers = [slot_number(leaves[number], kind) for number, kind in slots]
+        name = self._trace.name
+        numbers = [
+            slot_words(leaves[number], kind, name, path)
+            for number, kind, path in self._slots
+        ]
         buffers = self._buffers(leaves)
         if self._trace.donated:
             self._require_single_use(leaves)
@@ -224,7 +227,7 @@ class Compiled:
                 buffers.append(leaf.buffer or self._refuse_deleted(leaves))
             else:
                 require_concrete(self._trace.name, leaf)
-                native = leaf.astype(kind.type.dtype.numpy, copy=False)
+                native = leaf.astype(aval_in(kind).type.dtype.numpy, copy=False)
                 buffers.append(backend().upload(native))
         return buffers
 

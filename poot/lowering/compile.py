@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from poot.core.errors import CompositeRefused
 from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
@@ -21,27 +22,31 @@ from poot.lowering.kernels import (
 )
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
-from poot.lowering.passes.driver import Pass, run_passes
+from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
-from poot.lowering.passes.report import Report
+from poot.lowering.passes.rematerialize import rematerialize
+from poot.lowering.passes.report import Report, describe_passes
+from poot.lowering.passes.state_order import state_order
+from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
 from poot.lowering.plan.planner import make_program
 from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
-# In the order in which they run; fusing leaves changes of shape that nobody reads.
+# Fusing leaves changes of shape that nobody reads, and equations where they stood.
+FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce, state_order)
+# In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
     open_control,
     cse,
     drop_barriers,
     dce,
-    fuse_rows,
-    fuse_pointwise,
-    dce,
+    rematerialize,
+    *FUSING,
 )
 
 # Importing these has filled the table of lower rules.
@@ -93,6 +98,16 @@ def lower(graph: Graph, info: DeviceInfo) -> Lowered:
 def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
     """The program of a graph on a device, or a LoweringError that says what it lacks.
 
-    With `generic` kernels take sizes from metadata, so that one serves all shapes.
+    With `generic` kernels take sizes from metadata, so that one serves all shapes. A
+    composite that the device cannot run is undone, and the program's notes say so.
     """
-    return make_program(graph, info, generic=generic)
+    undone: list[PassRecord] = []
+    while True:
+        try:
+            program = make_program(graph, info, generic=generic)
+        except CompositeRefused as refused:
+            graph, records = undo(graph, refused, info)
+            undone += records
+            graph, _ = run_passes(FUSING, graph, info)
+            continue
+        return replace(program, notes=tuple(describe_passes(undone)))

@@ -248,6 +248,8 @@ class Program:
     arena_bytes: int = 0
     # The number of the result that holds each exported value.
     exports: dict[str, int] = field(default_factory=dict)
+    # What planning changed of the graph, for reports.
+    notes: tuple[str, ...] = ()
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -11,13 +11,27 @@ from poot.core.op import Op, register
 from poot.core.types import TensorType
 
 
+class Composite(Op):
+    """What a pass makes of primitives; a tracer that emits one is refused."""
+
+    __slots__ = ()
+    composite: ClassVar[bool] = True
+
+    def decompose(self, *types: TensorType) -> Graph:
+        """The composite on operands of these types, one step nearer to primitives.
+
+        This is its one definition: the oracle runs it, kernels are tested against it,
+        and planning falls back to it where a device cannot run the composite.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class _Region(Op):
+class _Region(Composite):
     """A region of primitives that one kernel computes."""
 
     body: Graph
     multiple_results: ClassVar[bool] = True
-    composite: ClassVar[bool] = True
 
     def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
         wanted = self.body.input_types
@@ -28,8 +42,7 @@ class _Region(Op):
             )
         return self.body.result_types
 
-    def decompose(self) -> Graph:
-        """The primitives that the composite stands for: its one definition."""
+    def decompose(self, *types: TensorType) -> Graph:
         return self.body
 
 

@@ -137,7 +137,7 @@ class CountedLoop(StateLoop):
     def _stacked(self, type: TensorType) -> TensorType:
         return TensorType((self.trips, *type.shape), type.dtype)
 
-    def decompose(self) -> Graph:
+    def decompose(self, *_: TensorType) -> Graph:
         """A Scan, over the numbers of the iterations too; fresh states are zeros."""
         states, types = self._state_types(), self.body.input_types
         consts = types[1 + len(states) : len(types) - self.rows]
@@ -195,12 +195,12 @@ class FlagLoop(StateLoop):
         self._check_operands(operands, self.body.input_types)
         return states
 
-    def decompose(self) -> Graph:
+    def decompose(self, *_: TensorType) -> Graph:
         """A While that looks at the flag."""
         types = self._state_types()
         consts = self.body.input_types[len(types) :]
         condition = Builder()
-        flag, *_ = [condition.input(type) for type in types]
+        flag, *_others = [condition.input(type) for type in types]
         condition.result(*condition.emit(Compare(CompareOp.NE), (flag, _ZERO)))
         body = Builder(composites=True)
         others = [body.input(type) for type in consts]
@@ -238,7 +238,7 @@ class Switch(ControlOp):
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         return Cond(self.branches).infer(*operands)
 
-    def decompose(self) -> Graph:
+    def decompose(self, *_: TensorType) -> Graph:
         """A Cond, which would clamp the index."""
         builder = Builder(composites=True)
         types = (INDEX, *self.branches[0].input_types)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from poot.core.ops.composite import Fused, FusedRow
+from poot.core import dtypes
+from poot.core.ops.composite import Composite, Fused, FusedRow
 from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
 from poot.core.oracle.evaluate import run
 from poot.core.oracle.table import Arithmetic, Array, impl
+from poot.core.types import TensorType
 
 
 @impl.define(Fused, FusedRow, CountedLoop, FlagLoop, Switch)
-def _region(
-    op: Fused | FusedRow | CountedLoop | FlagLoop | Switch,
-    arithmetic: Arithmetic,
-    *xs: Array,
-) -> tuple[Array, ...]:
-    body = op.decompose()
+def _decomposed(
+    op: Composite | CountedLoop | FlagLoop | Switch, arithmetic: Arithmetic, *xs: Array
+) -> Array | tuple[Array, ...]:
+    types = [TensorType(x.shape, dtypes.as_dtype(x.dtype)) for x in xs]
+    body = op.decompose(*types)
     values = run(body, xs, body.results, arithmetic)
-    return tuple(values[v] for v in body.results)
+    results = tuple(values[v] for v in body.results)
+    return results if op.multiple_results else results[0]

@@ -39,6 +39,10 @@ class Reason(enum.Enum):
     LONG_ROW = "long-row"
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
+    READS_BOTH = "reads-both"
+    DEVICE = "device"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -58,6 +62,11 @@ REASONS = {
     Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
+    "state is written to a copy",
+    Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 

@@ -48,7 +48,7 @@ class Report:
 
     def with_program(self, program: Program) -> str:
         """The report, and below it what the program made of the graph will run."""
-        return f"{self}\n{describe_program(program)}"
+        return "\n".join([str(self), *program.notes, describe_program(program)])
 
     def _count(self, fired: bool) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -61,9 +61,13 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"passes for {self.device}", *self.notes]
-        for record in self.records:
-            lines += _pass_lines(record)
-        return "\n".join(lines)
+        return "\n".join([*lines, *describe_passes(self.records)])
+
+
+def describe_passes(records: Sequence[PassRecord]) -> Iterator[str]:
+    """What each rewrite did, and why it did not more."""
+    for record in records:
+        yield from _pass_lines(record)
 
 
 def _pass_lines(record: PassRecord) -> Iterator[str]:
@@ -91,7 +95,7 @@ def _rewrite_lines(rewrite: Rewrite, entries: Sequence[Entry]) -> Iterator[str]:
 
 def _places(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries[:_MOST_PLACES]:
-        yield f"      {entry.place}"
+        yield f"      {entry.place}{f': {entry.detail}' if entry.detail else ''}"
     if len(entries) > _MOST_PLACES:
         yield f"      and {len(entries) - _MOST_PLACES} more"
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn
-from poot.core.errors import CapabilityError, LimitError, LoweringError
+from poot.core.errors import (
+    CapabilityError,
+    CompositeRefused,
+    LimitError,
+    LoweringError,
+)
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.composite import Fused, FusedRow
+from poot.core.ops.composite import Composite, Fused, FusedRow
 from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import lifetimes, place, relocate
@@ -82,8 +87,22 @@ def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
     try:
         _require_types(ctx.graph, ctx.info, eqn)
         lower[eqn.op.key](ctx, eqn)
+    except CompositeRefused:
+        # Of a sub-graph: it says where.
+        raise
     except LoweringError as error:
-        raise type(error)(f"{_where(ctx.graph, index)}: {error}") from error
+        raise _refusal(ctx, index, eqn, error) from error
+
+
+def _refusal(
+    ctx: PlanContext, index: int, eqn: Eqn, error: LoweringError
+) -> LoweringError:
+    """The error with the equation's place; another one if its parts may be planned."""
+    text = f"{_where(ctx.graph, index)}: {error}"
+    if isinstance(eqn.op, Composite) and not isinstance(eqn.op, Fused | FusedRow):
+        types = tuple(map(ctx.type, eqn.inputs))
+        return CompositeRefused(text, eqn.op, types)
+    return type(error)(text)
 
 
 def require_types(graph: Graph, info: DeviceInfo) -> None:
