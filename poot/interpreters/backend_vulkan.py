@@ -39,6 +39,8 @@ class VulkanBackend:
         self.info = device.info
         # Each blocking use comes through here, so nothing stands between.
         self.wait: Callable[[Any], None] = device.wait
+        self.start_profiling = device.start_profiling
+        self.stop_profiling = device.stop_profiling
 
     @classmethod
     def open(cls) -> Self:
