@@ -27,6 +27,7 @@ from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.report import Report, describe_passes
+from poot.lowering.passes.rope import rope
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
@@ -37,7 +38,11 @@ from poot.lowering.records import Ring, with_ring
 # Fusing leaves changes of shape that nobody reads.
 FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce)
 # In the order in which they run.
-PASSES: tuple[Pass, ...] = (unwrap, open_control, cse, drop_barriers, dce, *FUSING)
+PASSES: tuple[Pass, ...] = (
+    *(unwrap, open_control, cse, drop_barriers, dce),
+    rope,
+    *FUSING,
+)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (

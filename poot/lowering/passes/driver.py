@@ -40,6 +40,12 @@ class Reason(enum.Enum):
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
     DEVICE = "device"
+    SHARED = "shared"
+    SIGN = "sign"
+    PARTNER = "partner"
+    TABLES = "tables"
+    OTHER_SOURCE = "other-source"
+    REST = "rest"
 
 
 REASONS = {
@@ -60,6 +66,13 @@ REASONS = {
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
     Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SHARED: "a value inside is read elsewhere too, or is an output",
+    Reason.SIGN: "a product has the wrong sign",
+    Reason.PARTNER: "elements are not paired with those half a head on, nor with "
+    "their neighbours",
+    Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
+    Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
+    Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
 }
 
 
