@@ -45,7 +45,7 @@ from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
-    from poot import debug, nn, random, testing
+    from poot import debug, nn, random, slots, testing
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -97,6 +97,7 @@ __all__ = [
     "pure_callback",
     "random",
     "remat",
+    "slots",
     "testing",
     "tree",
     "value_and_grad",

@@ -26,8 +26,10 @@ from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
+from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
 from poot.lowering.passes.rope import rope
+from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
@@ -35,12 +37,17 @@ from poot.lowering.plan.planner import make_program
 from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
-# Fusing leaves changes of shape that nobody reads.
-FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce)
+# Fusing leaves changes of shape that nobody reads, and equations where they stood.
+FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce, state_order)
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
-    *(unwrap, open_control, cse, drop_barriers, dce),
+    unwrap,
+    open_control,
+    cse,
+    drop_barriers,
+    dce,
     rope,
+    rematerialize,
     *FUSING,
 )
 

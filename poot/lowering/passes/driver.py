@@ -39,6 +39,7 @@ class Reason(enum.Enum):
     LONG_ROW = "long-row"
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
+    READS_BOTH = "reads-both"
     DEVICE = "device"
     SHARED = "shared"
     SIGN = "sign"
@@ -46,6 +47,8 @@ class Reason(enum.Enum):
     TABLES = "tables"
     OTHER_SOURCE = "other-source"
     REST = "rest"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -65,6 +68,8 @@ REASONS = {
     Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
+    "state is written to a copy",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
     Reason.SIGN: "a product has the wrong sign",
@@ -73,6 +78,8 @@ REASONS = {
     Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
     Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 
