@@ -117,6 +117,11 @@ class Compiled:
         )
 
     @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self._trace.name
+
+    @property
     def graph(self) -> Graph:
         """The graph that was planned."""
         return self._lowered.graph
@@ -133,9 +138,10 @@ class Compiled:
 
     def report(self) -> str:
         """Which rewrites fired, why others did not, and each launch that is left."""
+        replay = self._executable.replay
         if isinstance(self._executable, HostedExecutable):
-            return str(self._lowered.report)
-        return self._lowered.report.with_program(self.program)
+            return f"{self._lowered.report}\n{replay}"
+        return self._lowered.report.with_program(self.program, replay)
 
     def __str__(self) -> str:
         if isinstance(self._executable, HostedExecutable):

@@ -403,6 +403,11 @@ class Executable:
             f"{buffer.size_bytes}"
         )
 
+    @property
+    def replay(self) -> str:
+        """What a call runs, in numbers, for reports."""
+        return str(self.commands.counts())
+
     def close(self) -> None:
         """Wait for the calls under way and free everything; later calls raise."""
         with self._driving, self._queue.lock:
