@@ -41,6 +41,10 @@ class Executable(Protocol):
     def program(self) -> Program:
         """What a device runs for it."""
 
+    @property
+    def replay(self) -> str:
+        """What a call runs, in numbers, for reports."""
+
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[Any], Completion]:

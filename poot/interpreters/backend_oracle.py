@@ -84,6 +84,10 @@ class OracleExecutable:
         """What a device would run."""
         return plan(self._graph, self._info, generic=self._generic)
 
+    @property
+    def replay(self) -> str:
+        return "a call: NumPy on the host, since there is no Vulkan device"
+
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[HostBuffer], HostCompletion]:

@@ -48,6 +48,10 @@ class RecordingExecutable:
     def program(self) -> Program:
         return self._executable.program
 
+    @property
+    def replay(self) -> str:
+        return self._executable.replay
+
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[Any], Completion]:

@@ -29,6 +29,7 @@ from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
+from poot.lowering.passes.rope import rope
 from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
@@ -46,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     cse,
     drop_barriers,
     dce,
+    rope,
     rematerialize,
     *FUSING,
 )
