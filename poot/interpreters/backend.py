@@ -90,7 +90,7 @@ class Backend(Protocol):
         """Return when the elements are there; CheckError if a check failed."""
 
     def lower(self, graph: Graph) -> Lowered:
-        """Run the passes over a graph."""
+        """A graph for this device, whose passes run when they are needed."""
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         """Make a lowered graph ready; `generic`: by kernels that serve any shape."""
@@ -100,6 +100,9 @@ class Backend(Protocol):
 
     def stop_profiling(self, profiler: Profiler) -> None:
         """Tell it no more."""
+
+    def load_stored(self, lowered: Lowered) -> Executable:
+        """The same, by what an earlier process planned if that was kept."""
 
     def clear_caches(self) -> None:
         """Forget what `lower` and `load` keep to be faster the next time."""

@@ -14,7 +14,7 @@ from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_unchecked
 from poot.core.types import Storage, TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import Lowered, lower, plan
+from poot.lowering.compile import Lowered, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
@@ -177,7 +177,7 @@ class OracleBackend:
         buffer.content()
 
     def lower(self, graph: Graph) -> Lowered:
-        return lower(graph, self.info)
+        return Lowered(graph, self.info)
 
     def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
         return OracleExecutable(graph, self.info, generic)
@@ -190,6 +190,9 @@ class OracleBackend:
 
     def stop_profiling(self, profiler: Profiler) -> None:
         pass
+
+    def load_stored(self, lowered: Lowered) -> OracleExecutable:
+        return self.load(lowered.graph, generic=False)
 
     def clear_caches(self) -> None:
         clear_kernels()
