@@ -20,6 +20,7 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
@@ -37,7 +38,11 @@ from poot.lowering.records import Ring, with_ring
 # Fusing leaves changes of shape that nobody reads.
 FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce)
 # In the order in which they run.
-PASSES: tuple[Pass, ...] = (unwrap, open_control, cse, drop_barriers, dce, *FUSING)
+PASSES: tuple[Pass, ...] = (
+    *(unwrap, open_control, cse, drop_barriers, dce),
+    contraction_epilogue,
+    *FUSING,
+)
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
