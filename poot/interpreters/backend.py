@@ -41,6 +41,10 @@ class Executable(Protocol):
     def program(self) -> Program:
         """What a device runs for it."""
 
+    @property
+    def replay(self) -> str:
+        """What a call runs, in numbers, for reports."""
+
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[Any], Completion]:
@@ -85,10 +89,13 @@ class Backend(Protocol):
         """Return when the elements are there; CheckError if a check failed."""
 
     def lower(self, graph: Graph) -> Lowered:
-        """Run the passes over a graph."""
+        """A graph for this device, whose passes run when they are needed."""
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         """Make a lowered graph ready; `generic`: by kernels that serve any shape."""
+
+    def load_stored(self, lowered: Lowered) -> Executable:
+        """The same, by what an earlier process planned if that was kept."""
 
     def clear_caches(self) -> None:
         """Forget what `lower` and `load` keep to be faster the next time."""

@@ -14,7 +14,7 @@ from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_unchecked
 from poot.core.types import Storage, TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import Lowered, lower, plan
+from poot.lowering.compile import Lowered, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
@@ -83,6 +83,10 @@ class OracleExecutable:
     def program(self) -> Program:
         """What a device would run."""
         return plan(self._graph, self._info, generic=self._generic)
+
+    @property
+    def replay(self) -> str:
+        return "a call: NumPy on the host, since there is no Vulkan device"
 
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
@@ -170,10 +174,13 @@ class OracleBackend:
         buffer.content()
 
     def lower(self, graph: Graph) -> Lowered:
-        return lower(graph, self.info)
+        return Lowered(graph, self.info)
 
     def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
         return OracleExecutable(graph, self.info, generic)
+
+    def load_stored(self, lowered: Lowered) -> OracleExecutable:
+        return self.load(lowered.graph, generic=False)
 
     def clear_caches(self) -> None:
         clear_kernels()

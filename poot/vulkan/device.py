@@ -63,7 +63,8 @@ class Device:
 
     `mask` changes fields of the DeviceInfo: features masked out are not enabled, so
     that the validation layer catches their use. `heap_bytes` caps the memory of arrays.
-    `cache_folder` is where the driver's pipeline cache is kept; None: nowhere.
+    `cache_folder` is where the driver's pipeline cache is kept, and beside it programs;
+    None: nowhere.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Device:
     ) -> None:
         _check_usable(physical)
         mask = dict(mask or {})
+        self.cache_folder = cache_folder
         self.physical = physical
         self.info: DeviceInfo = replace(physical.info, **mask)
         self._retired: deque[Resources] = deque()

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from poot.core.errors import DeletedArrayError, DeviceError, LoweringError
+from poot.core.errors import (
+    CheckError,
+    DeletedArrayError,
+    DeviceError,
+    LoweringError,
+)
 from poot.lowering.program import (
     TABLE_SPACES,
     Dispatch,
@@ -210,15 +215,16 @@ class Executable:
         results = self._make_results(buffers)
         if not self.commands.buffers:
             return results, Completion(queue, 0, parents)
-        completion = None
+        completion, earlier = None, queue.submitted
         try:
             while completion is None:
                 completion = self._submit(used, scalars, results, parents)
-        except BaseException:
-            # Some of the work may have been submitted.
+        except BaseException as error:
+            last = self._resources.last_value
             for buffer in (*used, *results):
-                value = max(buffer.last_use, self._resources.last_value)
-                buffer.ready = buffer.last_use = value
+                buffer.ready = buffer.last_use = max(buffer.last_use, last)
+            if last > earlier:
+                self._spoil(buffers, error)
             raise
         value = completion.value
         for buffer in used:
@@ -237,6 +243,17 @@ class Executable:
             state.ready = value
             state.completion = suspect
         return results, completion
+
+    def _spoil(self, buffers: Arguments, error: BaseException) -> None:
+        """Let no one read donated buffers that some work may have written to."""
+        failure = CheckError(
+            f"a donated array is spoilt: the call of {self.label} ended with "
+            f"{type(error).__name__} after part of its work had begun"
+        )
+        for index in self._donated:
+            state = buffers[index]
+            assert state is not None
+            state.completion = Completion.failed(self._queue, state.ready, failure)
 
     def _submit(
         self,
@@ -385,6 +402,11 @@ class Executable:
             f"input {index} ({needed}) needs {needed.size_bytes} bytes; its buffer has "
             f"{buffer.size_bytes}"
         )
+
+    @property
+    def replay(self) -> str:
+        """What a call runs, in numbers, for reports."""
+        return str(self.commands.counts())
 
     def close(self) -> None:
         """Wait for the calls under way and free everything; later calls raise."""

@@ -44,7 +44,16 @@ class Reason(enum.Enum):
     KEPT = "kept"
     TAKEN = "taken"
     WIDENS = "widens"
+    READS_BOTH = "reads-both"
     DEVICE = "device"
+    SHARED = "shared"
+    SIGN = "sign"
+    PARTNER = "partner"
+    TABLES = "tables"
+    OTHER_SOURCE = "other-source"
+    REST = "rest"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -69,7 +78,18 @@ REASONS = {
     Reason.KEPT: "what stands before it is an output of the graph too",
     Reason.TAKEN: "another kernel computes it already",
     Reason.WIDENS: "a wider copy would be stored of what is narrow",
+    Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
+    "state is written to a copy",
     Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SHARED: "a value inside is read elsewhere too, or is an output",
+    Reason.SIGN: "a product has the wrong sign",
+    Reason.PARTNER: "elements are not paired with those half a head on, nor with "
+    "their neighbours",
+    Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
+    Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
+    Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 
