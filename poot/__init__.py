@@ -45,7 +45,8 @@ from poot.interpreters.signature import ShapeDtypeStruct
 from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
-    from poot import debug, nn, random, testing
+    from poot import debug, nn, random, slots, testing
+    from poot.inspection import explain, profile
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -79,6 +80,7 @@ __all__ = [
     "errors",
     "eval_shape",
     "evaluate",
+    "explain",
     "float0",
     "grad",
     "hessian",
@@ -94,9 +96,11 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "profile",
     "pure_callback",
     "random",
     "remat",
+    "slots",
     "testing",
     "tree",
     "value_and_grad",

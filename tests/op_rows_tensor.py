@@ -18,6 +18,7 @@ from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
 from poot.core.ops.matmul import MatMul
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
+from poot.core.ops.rope import Rope, RopeForm
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -445,7 +446,50 @@ def _row(op: FusedRow, x: Array) -> tuple[Array, Array]:
     return below, below.sum(-1, dtype=wide).astype(x.dtype)
 
 
+def _rope_cases(dtype: DType) -> list[Case]:
+    half, interleaved = RopeForm.HALF, RopeForm.INTERLEAVED
+    shapes = (
+        (Rope(8, half), (2, 3, 8), (3, 4)),
+        (Rope(8, half), (3, 16), (1, 8)),
+        (Rope(6, half), (5, 7), (5, 3)),
+        (Rope(8, interleaved), (2, 3, 8), (3, 8)),
+        (Rope(4, interleaved), (2, 9), (2,)),
+        (Rope(2, interleaved), (2,), (1,)),
+        (Rope(4, half), (0, 4), (2,)),
+    )
+    return [
+        Case(op, tuple(TensorType(shape, dtype) for shape in (x, table, table)))
+        for op, x, table in shapes
+    ]
+
+
+def _rope(op: Rope, x: Array, cos: Array, sin: Array) -> Array:
+    """As public model code has it: x cos + rotated(x) sin, over whole heads."""
+    turned, rest = x[..., : op.rotary], x[..., op.rotary :]
+    half = op.rotary // 2
+    rotated = np.empty_like(turned)
+    first, second = slice(0, None, 2), slice(1, None, 2)
+    if op.form is RopeForm.HALF:
+        first, second = slice(0, half), slice(half, None)
+    rotated[..., first], rotated[..., second] = -turned[..., second], turned[..., first]
+    if cos.shape[-1] == half:
+        half_form = op.form is RopeForm.HALF
+        cos, sin = (
+            np.concatenate([t, t], -1) if half_form else np.repeat(t, 2, -1)
+            for t in (cos, sin)
+        )
+    return np.concatenate([turned * cos + rotated * sin, rest], -1)
+
+
 COMPOSITES = [
+    OpRow(
+        Rope(2, RopeForm.HALF).key,
+        FLOATS,
+        _rope_cases,
+        _rope,
+        ((-8.0, 8.0), (-1.0, 1.0), (-1.0, 1.0)),
+        **_SMALL,
+    ),
     OpRow(
         Fused(pointwise_body(dtypes.float32, (1,))).key,
         NUMBERS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -84,9 +84,20 @@ class GraphEdit:
         """Let every use of `old`, outputs included, read `new`."""
         self._replaced[old] = new
 
+    def rewire(self, eqn_index: int, operands: tuple[Operand, ...]) -> None:
+        """Let an equation of the old graph read other operands of the same types."""
+        eqn = self._eqns[eqn_index]
+        assert eqn is not None, "a removed equation reads nothing"
+        self._eqns[eqn_index] = Eqn(eqn.op, operands, eqn.outs)
+
     def remove(self, eqn_index: int) -> None:
         """Drop an equation of the old graph; its results may have no use left."""
         self._eqns[eqn_index] = None
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Wish for the old equations in this order of their numbers."""
+        for place, index in enumerate(order):
+            self._places[index] = float(place)
 
     def drop_output(self, index: int) -> None:
         """Drop an output of the old graph; `commit` refuses to lose it."""

@@ -9,6 +9,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.shape import Broadcast
+from poot.core.types import ANONYMOUS, Identity, Storage
 
 
 def needed_equations(
@@ -31,6 +32,12 @@ def needed_equations(
     return found[::-1]
 
 
+def _identity(graph: Graph, value: ValueId) -> Identity:
+    """Of a value as an input: that of a constant goes with its payload."""
+    is_const = graph.values[value].storage is Storage.CONST
+    return ANONYMOUS if is_const else graph.values[value].identity
+
+
 def extract(
     graph: Graph,
     inputs: Sequence[ValueId],
@@ -40,13 +47,13 @@ def extract(
 ) -> Graph:
     """The part of `graph` that makes `results`, and its witnesses, from `inputs`.
 
-    Inputs are values of the graph, computed ones too, in the order of the new graph's;
-    what is not among them must be computed from them. A literal result becomes an
-    equation.
+    Inputs are values of the graph, computed ones and constants too, in the order of the
+    new graph's; what is not among them must be computed from them and from constants,
+    which stay such and come after them. A literal result becomes an equation.
     """
     builder = Builder()
     moved: dict[ValueId, ValueId] = {
-        value: builder.input(graph.type(value), identity=graph.values[value].identity)
+        value: builder.input(graph.type(value), identity=_identity(graph, value))
         for value in inputs
     }
 
@@ -55,7 +62,16 @@ def extract(
 
     kept = graph.witnesses if witnesses else ()
     wanted = [*results, *(witness.value for witness in kept)]
-    for index in needed_equations(graph, wanted, set(inputs)):
+    needed = needed_equations(graph, wanted, set(inputs))
+    used = {*wanted, *(x for index in needed for x in graph.eqns[index].inputs)}
+    for const in graph.consts:
+        if const in used and const not in moved:
+            moved[const] = builder.constant(
+                graph.type(const),
+                graph.payloads[const],
+                graph.values[const].identity,
+            )
+    for index in needed:
         eqn = graph.eqns[index]
         outs = builder.emit(
             eqn.op, tuple(map(operand, eqn.inputs)), graph.source(index)

@@ -13,6 +13,8 @@ from types import FrameType
 _PACKAGE_DIRECTORY = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""
 )
+# Maps over trees call poot's functions from there.
+_TREE_LIBRARY = f"{os.sep}optree{os.sep}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def replayed_sources() -> Iterator[_Replayed]:
 
 
 def user_source() -> Source:
-    """The innermost frame outside poot: the user's line.
+    """The innermost frame outside poot and its trees: the user's line.
 
     Where a graph is replayed, the line that emitted the equation.
     """
@@ -84,7 +86,7 @@ def user_source() -> Source:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE_DIRECTORY):
+        if not name.startswith(_PACKAGE_DIRECTORY) and _TREE_LIBRARY not in name:
             function = frame.f_code.co_name
             return Source(name, frame.f_lineno, function, _scopes.path)
         frame = frame.f_back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import threading
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from poot.interpreters.backend import Buffer, backend
 from poot.interpreters.methods import Value
 
 _serial = itertools.count(1)
+_claiming = threading.Lock()
 
 
 class _ArrayType(type):
@@ -89,6 +91,21 @@ class Array(Value, metaclass=_ArrayType):
             if not self.buffer.shared:
                 self.buffer.close()
             self.mark_deleted("was deleted by .delete()")
+
+    def claim(self, how: str) -> Buffer | None:
+        """Take the memory away from the array; None if it had none. One caller gets it.
+
+        `how` is as of `mark_deleted`; `restore` undoes it.
+        """
+        with _claiming:
+            buffer = self.buffer
+            if buffer is not None:
+                self.mark_deleted(how)
+        return buffer
+
+    def restore(self, buffer: Buffer) -> None:
+        """Give back what was claimed."""
+        self.buffer = buffer
 
     def mark_deleted(self, how: str) -> None:
         """Let go of the memory; `how` completes `this array …` in errors."""

@@ -30,6 +30,7 @@ from poot.interpreters.batch.interpreter import (
     held_at,
 )
 from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
+from poot.interpreters.closing import bind_closed, opened
 from poot.interpreters.eager import transient
 from poot.interpreters.graphs import (
     Flags,
@@ -149,7 +150,7 @@ def _remat(op: Remat, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Re
     wanted = (False,) * len(op.body.results)
     body, given = jvp_graph(op.body, moved, wanted)
     operands = [*primals, *chosen(tangents, moved)]
-    found = iter(replace(op, body=body).bind(*operands))
+    found = iter(bind_closed(replace(op, body=body), *operands))
     outs = tuple(next(found) for _ in given)
     return outs, tuple(next(found) if is_given else None for is_given in given)
 
@@ -323,17 +324,23 @@ def pulled_back(
 
 
 def _over_batch(
-    op: Wrapper, size: int, operands: Sequence[Any], axes: Sequence[Axis]
-) -> tuple[list[Any], Flags, Graph, Flags]:
-    """Operands with the batch in front, which have one, and the body over it."""
+    op: CustomJvp | CustomVjp, size: int, operands: Sequence[Any], axes: Sequence[Axis]
+) -> tuple[list[Any], tuple[Flags, Flags], Graph, Flags]:
+    """Operands with the batch in front, which have one, and the body over it.
+
+    What is captured comes first, also in the flags.
+    """
     batched = tuple(axis is not None for axis in axes)
     values = [
         x if axis is None else in_front(x, axis, size)
         for x, axis in zip(operands, axes, strict=True)
     ]
     floats = (True,) * len(op.body.results)
-    body, given = batched_graph(op.body, size, batched, floats, batch_name())
-    return values, batched, body, given
+    over, given = batched_graph(op.body, size, batched, floats, batch_name())
+    body, taken = opened(over)
+    count = len(taken) + op.captured
+    flags = (*[False] * len(taken), *batched)
+    return [*taken, *values], (flags[:count], flags[count:]), body, given
 
 
 def _lifted(
@@ -372,11 +379,10 @@ def _lifted(
 def _batched_jvp(
     op: CustomJvp, size: int, operands: Sequence[Any], axes: Sequence[Axis]
 ) -> tuple[tuple[Any, ...], tuple[Axis, ...]]:
-    values, batched, body, given = _over_batch(op, size, operands, axes)
-    captured, own = batched[: op.captured], batched[op.captured :]
+    values, (captured, own), body, given = _over_batch(op, size, operands, axes)
     (rule,) = op.rule.functions
     lifted = _lifted(rule, size, (captured, own, own))
-    over = CustomJvp(body, CustomRule(op.rule.name, (lifted,)), op.captured)
+    over = CustomJvp(body, CustomRule(op.rule.name, (lifted,)), len(captured))
     return tuple(over.bind(*values)), tuple(0 if g else None for g in given)
 
 
@@ -384,8 +390,7 @@ def _batched_jvp(
 def _batched_vjp(
     op: CustomVjp, size: int, operands: Sequence[Any], axes: Sequence[Axis]
 ) -> tuple[tuple[Any, ...], tuple[Axis, ...]]:
-    values, batched, body, given = _over_batch(op, size, operands, axes)
-    captured, own = batched[: op.captured], batched[op.captured :]
+    values, (captured, own), body, given = _over_batch(op, size, operands, axes)
     (forward,) = op.rule.functions
 
     def over_forward(around: Sequence[Any], primals: Sequence[Any]) -> Any:
@@ -419,7 +424,7 @@ def _batched_vjp(
 
         return outs, residuals, pull
 
-    over = CustomVjp(body, CustomRule(op.rule.name, (over_forward,)), op.captured)
+    over = CustomVjp(body, CustomRule(op.rule.name, (over_forward,)), len(captured))
     return tuple(over.bind(*values)), tuple(0 if g else None for g in given)
 
 
@@ -456,7 +461,7 @@ def _batched_remat(
     body, given = batched_graph(
         op.body, size, batched, (False,) * len(op.body.results), batch_name()
     )
-    found = replace(op, body=body).bind(*values)
+    found = bind_closed(replace(op, body=body), *values)
     return tuple(found), tuple(0 if g else None for g in given)
 
 

@@ -36,9 +36,10 @@ _CACHED = 1024
 
 def reordered(graph: Graph, inputs: Sequence[int], results: Sequence[int]) -> Graph:
     """The graph with its inputs and results, by number, in another order or fewer."""
+    arguments = graph.arguments
     return extract(
         graph,
-        [graph.inputs[number] for number in inputs],
+        [arguments[number] for number in inputs],
         [graph.results[number] for number in results],
     )
 
@@ -66,7 +67,7 @@ def identity(type: TensorType) -> Graph:
 def exposed(graph: Graph) -> Graph:
     """The graph without witnesses: their words are its last results."""
     words = [witness.value for witness in graph.witnesses]
-    return extract(graph, graph.inputs, [*graph.results, *words], witnesses=False)
+    return extract(graph, graph.arguments, [*graph.results, *words], witnesses=False)
 
 
 # --- jvp --------------------------------------------------------------------

@@ -61,6 +61,10 @@ class HostedExecutable:
             "host, so that it is cut there"
         )
 
+    @property
+    def replay(self) -> str:
+        return "a call: several programs, with calls of the host between them"
+
     def call(
         self, buffers: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> tuple[Sequence[Any], _Finished]:

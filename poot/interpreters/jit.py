@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, overload
 from weakref import WeakSet
 
-from poot.core.errors import ArgumentError, DTypeError
+import numpy as np
+
+from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.interpreters.config import Settings, settings
@@ -20,13 +22,15 @@ from poot.interpreters.promotion import as_value
 from poot.interpreters.pytree import TreeDef, by_sorted_keys, flatten, unflatten
 from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
+    Call,
     Parameters,
     Signature,
-    SlotKind,
-    leaf_kind,
+    aval_in,
+    flat_kinds,
     put_together,
     take_apart,
 )
+from poot.interpreters.slot_kinds import GuardedKind, Kind, SlotKind, guard, slot_words
 from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.staged import Compiled, Lowered, Traced, require_concrete
 from poot.interpreters.trace import trace
@@ -72,8 +76,8 @@ class JitFunction:
     def _call_leaves(self, args: tuple[Any, ...]) -> Any:
         """A call whose arguments may be leaves themselves, numbers say."""
         try:
-            kinds = tuple(map(leaf_kind, args))
-        except DTypeError:
+            kinds = flat_kinds(self._parameters, args)
+        except (ArgumentError, DTypeError, ShapeError):
             return self._call(args, {})
         compiled = self._by_kinds.get((settings(), kinds))
         return self._call(args, {}) if compiled is None else compiled.run(args)
@@ -89,6 +93,7 @@ class JitFunction:
         if compiled is None:
             for leaf in call.leaves:
                 require_concrete(self._name, leaf)
+            self._require_in_range(call)
             compiled = self._compile(call.signature)
         if call.leaves is args and not kwargs:
             # Such a call is known by the kinds of its arguments alone.
@@ -96,11 +101,20 @@ class JitFunction:
             self._by_kinds[key] = compiled
         return compiled.run(call.leaves)
 
+    def _require_in_range(self, call: Call) -> None:
+        """RangeError for a word outside of its slot's range, before tracing for it."""
+        paths = self._parameters.paths(call.signature)
+        for leaf, kind, path in zip(
+            call.leaves, call.signature.kinds, paths, strict=True
+        ):
+            if isinstance(kind, SlotKind):
+                slot_words(leaf, kind, self._name, path)
+
     def _compile(self, signature: Signature) -> Compiled:
         with self._lock:
             compiled = self._compiled.get(signature)
             if compiled is None:
-                compiled = self._traced(signature).lower().compile()
+                compiled = self._traced(signature).compile()
                 self._compiled[signature] = compiled
             return compiled
 
@@ -114,7 +128,7 @@ class JitFunction:
         lift = current().lift
         tree = unflatten(
             by_sorted_keys(call.signature.tree),
-            [lift(as_value(leaf)) for leaf in call.leaves],
+            [lift(value) for value in self._values(call)],
         )
         statics = [(place, value) for place, _, value in call.signature.statics]
         own_args, own_kwargs = put_together(statics, len(args), tree)
@@ -132,7 +146,7 @@ class JitFunction:
             if not any(isinstance(x, AnyTracer) for x in known[0].captured):
                 self._traced_once[key] = known
         nested, tree = known
-        values = [as_value(leaf) for leaf in call.leaves]
+        values = self._values(call)
         results = replay(nested.graph, [*nested.captured, *values])
         return unflatten(
             tree,
@@ -141,6 +155,23 @@ class JitFunction:
                 for x, aval in zip(results, nested.result_avals, strict=True)
             ],
         )
+
+    def _values(self, call: Call) -> list[Any]:
+        """The leaves as values of the current interpreter, their ranges checked."""
+        kinds = call.signature.kinds
+        if not self._parameters.slots:
+            return list(map(as_value, call.leaves))
+        paths = self._parameters.paths(call.signature)
+        values = []
+        for leaf, kind, path in zip(call.leaves, kinds, paths, strict=True):
+            if isinstance(kind, SlotKind) and kind.declared is not None:
+                words = slot_words(leaf, kind, self._name, path)
+                values.append(as_value(np.asarray(words, np.int32)))
+                continue
+            values.append(as_value(leaf))
+            if isinstance(kind, GuardedKind):
+                guard(values[-1], kind, self._name, path)
+        return values
 
     def _stage(self, signature: Signature) -> tuple[Nested, TreeDef]:
         """The function's graph, with what it takes from around it, and its result."""
@@ -154,10 +185,7 @@ class JitFunction:
 
         function.__name__ = self._name
         flat = FlatFunction(function, signature.tree, "jit")
-        avals = [
-            kind.aval if isinstance(kind, SlotKind) else kind
-            for kind in signature.kinds
-        ]
+        avals = list(map(aval_in, signature.kinds))
         return stage_nested(flat, avals, self._name), flat.result_tree
 
     # --- around calls -------------------------------------------------------
@@ -226,6 +254,7 @@ def jit(
     static_argnames: Any = (),
     donate_argnums: Any = (),
     donate_argnames: Any = (),
+    slots: Mapping[str, Kind] | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -237,6 +266,7 @@ def jit(
     static_argnames: Any = (),
     donate_argnums: Any = (),
     donate_argnames: Any = (),
+    slots: Mapping[str, Kind] | None = None,
 ) -> JitFunction: ...
 
 
@@ -247,6 +277,7 @@ def jit(
     static_argnames: Any = (),
     donate_argnums: Any = (),
     donate_argnames: Any = (),
+    slots: Mapping[str, Kind] | None = None,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """Run a function on the device as one compiled program.
 
@@ -254,8 +285,13 @@ def jit(
     combination of shapes, dtypes, tree forms and static arguments, so it must be free
     of side effects. A donated argument's memory is reused for a result; the array is
     deleted by the call.
+
+    `slots` declares integer arguments that the host writes at each call, and the range
+    that is checked before anything runs: `slots={"pos": poot.slots.Pos(0, 15)}`. Paths
+    such as "state/pos" lead into containers; one that ends above leaves holds for all
+    of these.
     """
-    options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+    options = (static_argnums, static_argnames, donate_argnums, donate_argnames, slots)
 
     def decorate(function: Any) -> JitFunction:
         if not callable(function):

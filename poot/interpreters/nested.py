@@ -16,13 +16,44 @@ from poot.core.extract import extract
 from poot.core.graph import Graph
 from poot.core.interpreter import Interpreter, current, interpreting
 from poot.core.ops.shape import Broadcast
+from poot.core.types import Weight
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.tracer import AnyTracer, Tracer
 
 
-class NestedStaging(StagingInterpreter):
+class _InnerStaging(StagingInterpreter):
+    """Builds the graph of a function that runs above another interpreter."""
+
+    def __init__(self, function_name: str, parent: Interpreter) -> None:
+        super().__init__(function_name)
+        self.parent = parent
+
+    def value_id(self, tracer: Tracer) -> ValueId:
+        if isinstance(tracer.operand, Scalar):
+            (value,) = self.builder.emit(Broadcast(()), (tracer.operand,))
+            return value
+        return tracer.operand
+
+
+class _ClosedStaging(_InnerStaging):
+    """What comes from around the function is a constant."""
+
+    def __init__(self, function_name: str, parent: Interpreter) -> None:
+        super().__init__(function_name, parent)
+        # By identity, as Arrays.
+        self._traced: dict[int, tuple[AnyTracer, ValueId]] = {}
+
+    def _foreign(self, traced: AnyTracer) -> Operand:
+        if id(traced) not in self._traced:
+            value = self.parent.lift(traced)
+            constant = self._constant(value, Weight(f"traced {id(value)}"))
+            self._traced[id(traced)] = traced, constant
+        return self._traced[id(traced)][1]
+
+
+class NestedStaging(_InnerStaging):
     """Builds the graph of a function that runs above another interpreter.
 
     `captured` are the values that it takes from there, in the order of the inputs
@@ -30,18 +61,11 @@ class NestedStaging(StagingInterpreter):
     """
 
     def __init__(self, function_name: str, parent: Interpreter) -> None:
-        super().__init__(function_name)
-        self.parent = parent
+        super().__init__(function_name, parent)
         self.captured: list[Any] = []
         self.capturing: list[ValueId] = []
         # What was captured, by identity; held here, so that an id stays its own.
         self._inputs: dict[int, tuple[Any, ValueId]] = {}
-
-    def value_id(self, tracer: Tracer) -> ValueId:
-        if isinstance(tracer.operand, Scalar):
-            (value,) = self.builder.emit(Broadcast(()), (tracer.operand,))
-            return value
-        return tracer.operand
 
     def _foreign(self, traced: AnyTracer) -> Operand:
         return self._capture(traced)
@@ -106,7 +130,21 @@ def stage_nested(
 def stage_closed(
     function: Callable[..., Sequence[Any]], graph_types: Sequence[Any], name: str
 ) -> Graph:
-    """The graph of a function of flat values that takes nothing from around it."""
-    nested = stage_nested(function, [aval_of(type) for type in graph_types], name)
-    assert not nested.captured, name
-    return nested.graph
+    """The graph of a function of flat values.
+
+    What rules of the user's in it take from around them, arrays and values of
+    interpreters below, are constants of the graph. Operations hold none of those:
+    `bind_closed` makes operands of them.
+    """
+    staging = _ClosedStaging(name, current())
+    inputs = [staging.input(aval_of(type), "an argument") for type in graph_types]
+    try:
+        with interpreting(staging):
+            results = [staging.lift(result) for result in function(*inputs)]
+    finally:
+        staging.is_finished = True
+    for result in results:
+        staging.builder.result(staging.value_id(result))
+    whole = staging.builder.finish()
+    own = [tracer.operand for tracer in inputs]
+    return extract(whole, own, whole.results)  # type: ignore[arg-type]

@@ -61,8 +61,12 @@ def load_rules() -> None:
 
 
 # Public modules that load at their first use, and functions that stand in them.
-LAZY_MODULES = ("debug", "nn", "random", "testing")
-LAZY_FUNCTIONS = {"crosscheck": "testing"}
+LAZY_MODULES = ("debug", "nn", "random", "slots", "testing")
+LAZY_FUNCTIONS = {
+    "crosscheck": "testing",
+    "explain": "inspection",
+    "profile": "inspection",
+}
 
 
 def lazily(name: str) -> Any:

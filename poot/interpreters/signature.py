@@ -5,20 +5,27 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from poot.core import dtypes
-from poot.core.errors import ArgumentError, DTypeError, PootError, RangeError
+from poot.core.errors import ArgumentError, DTypeError, PootError, ShapeError
 from poot.core.types import TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.config import Settings, settings
 from poot.interpreters.promotion import canonical, default_float, default_int
 from poot.interpreters.pytree import TreeDef, flatten, leaf_paths
+from poot.interpreters.slot_kinds import (
+    GuardedKind,
+    Kind,
+    SlotKind,
+    declared_kind,
+    scalar_kind,
+)
 from poot.interpreters.value import AbstractValue
 
 
@@ -43,35 +50,23 @@ class ShapeDtypeStruct:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlotKind:
-    """A scalar that the host writes at each call. One instance an Aval."""
-
-    aval: Aval
+# What a leaf is to a trace: an array on the device, or numbers in a slot.
+LeafKind = Aval | SlotKind | GuardedKind
 
 
-# What a leaf is to a trace: an array on the device, or a scalar in a slot.
-LeafKind = Aval | SlotKind
-
-
-@functools.cache
-def _slot_kind(dtype: dtypes.DType, weak: bool) -> SlotKind:
-    return SlotKind(aval_of(TensorType((), dtype), weak))
-
-
-def leaf_kind(leaf: Any) -> LeafKind | None:
+def leaf_kind(leaf: Any) -> Aval | SlotKind | None:
     """What a leaf is to a trace; None if it can be no argument."""
     if type(leaf) is Array:
         return leaf.aval
     if isinstance(leaf, bool):
-        return _slot_kind(dtypes.bool_, False)
+        return scalar_kind(dtypes.bool_, False)
     # NumPy's f64 scalars are Python floats too.
     if isinstance(leaf, np.generic):
-        return _slot_kind(canonical(dtypes.as_dtype(leaf.dtype)), False)
+        return scalar_kind(canonical(dtypes.as_dtype(leaf.dtype)), False)
     if isinstance(leaf, float):
-        return _slot_kind(default_float(), True)
+        return scalar_kind(default_float(), True)
     if isinstance(leaf, int):
-        return _slot_kind(default_int(), True)
+        return scalar_kind(default_int(), True)
     return _array_kind(leaf)
 
 
@@ -95,20 +90,12 @@ def abstract(leaf: Any, where: str) -> Aval:
             f"{where} takes arrays, numbers and ShapeDtypeStructs, and containers of "
             f"them; given a {type(leaf).__name__}"
         )
-    return kind.aval if isinstance(kind, SlotKind) else kind
+    return aval_in(kind)
 
 
-def slot_number(leaf: Any, kind: SlotKind) -> Any:
-    """The number to write into a slot; RangeError for an int that does not fit."""
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
-        dtype = kind.aval.type.dtype
-        bound = 1 << (dtype.bits - 1)
-        if not -bound <= leaf < bound:
-            raise RangeError(
-                f"the Python int {leaf} does not fit {dtype}, the dtype of ints; pass "
-                "an array of a wider dtype or use poot.config.enable_x64"
-            )
-    return leaf
+def aval_in(kind: LeafKind) -> Aval:
+    """The Aval of a leaf's kind."""
+    return kind if isinstance(kind, Aval) else kind.aval
 
 
 class Signature(NamedTuple):
@@ -139,6 +126,8 @@ class Parameters:
     static_names: frozenset[str]
     donated_numbers: frozenset[int]
     donated_names: frozenset[str]
+    # The slots that are declared: the path of each, taken apart, and its kind.
+    slots: tuple[tuple[tuple[str, ...], Kind], ...] = ()
 
     @classmethod
     def of(
@@ -148,6 +137,7 @@ class Parameters:
         static_argnames: Any,
         donate_argnums: Any,
         donate_argnames: Any,
+        slots: Mapping[str, Kind] | None = None,
     ) -> Parameters:
         """Complete places by names and names by places, from the signature."""
         found = _parameters(function)
@@ -160,7 +150,8 @@ class Parameters:
                 f"jit: {', '.join(map(str, sorted(both, key=str)))} cannot be static "
                 "and donated"
             )
-        return cls(names, *static, *donated)
+        declared = _declared(found, slots or {}, static[1])
+        return cls(names, *static, *donated, declared)
 
     def describe(self, place: int | str) -> str:
         """What an argument is called: its parameter's name, or `args[i]`."""
@@ -193,14 +184,8 @@ class Parameters:
 
     def paths(self, signature: Signature) -> list[str]:
         """How a user would write each leaf: `params['w']`."""
-        places = self.traced_places(signature.positional)
-        names = []
-        for accessor in leaf_paths(signature.tree):
-            which = accessor[0].entry
-            first = accessor[1].entry
-            place: int | str = places[first] if which == 0 else first
-            names.append(accessor[2:].codify(self.describe(place)))
-        return names
+        located = _located(self, signature.tree, signature.positional)
+        return [accessor.codify(argument) for argument, accessor in located]
 
     def donated_leaves(self, signature: Signature) -> frozenset[int]:
         """The numbers of the leaves that belong to donated arguments."""
@@ -229,36 +214,109 @@ def take_apart(
     """The signature of a call and its leaves; ArgumentError for a foreign leaf."""
     traced, named, static = parameters.split(function_name, args, kwargs)
     try:
-        leaves, tree, kinds = _leaves(traced, named)
-    except DTypeError:
-        # An array of strings, say.
+        leaves, tree, kinds = _leaves(parameters, traced, named, len(args))
+    except (DTypeError, ShapeError):
+        # An array of strings, say, or of floats for a slot.
         leaves, tree, kinds = *flatten((traced, named)), (None,)
     statics = tuple([(place, type(value), value) for place, value in static])
     signature = Signature(settings(), tree, kinds, statics, len(args))
     if None in kinds:
-        raise _refusal(function_name, leaves, parameters.paths(signature))
+        raise _refusal(function_name, parameters, signature, leaves)
     return Call(signature, leaves)
 
 
 def _leaves(
-    traced: tuple[Any, ...], named: dict[str, Any]
+    parameters: Parameters,
+    traced: tuple[Any, ...],
+    named: dict[str, Any],
+    positional: int,
 ) -> tuple[Sequence[Any], TreeDef, tuple[Any, ...]]:
-    kinds = tuple(map(leaf_kind, traced))
-    if not named and None not in kinds:
-        return traced, _flat_tree(len(traced)), kinds
+    kinds: tuple[Any, ...]
+    if not parameters.slots:
+        kinds = tuple(map(leaf_kind, traced))
+        if not named and None not in kinds:
+            return traced, _flat_tree(len(traced)), kinds
+        leaves, tree = flatten((traced, named))
+        return leaves, tree, tuple(map(leaf_kind, leaves))
     leaves, tree = flatten((traced, named))
-    return leaves, tree, tuple(map(leaf_kind, leaves))
+    declared = declared_leaves(parameters, tree, positional)
+    kinds = tuple(map(kind_of, leaves, declared))
+    return traced if tree == _flat_tree(len(traced)) else leaves, tree, kinds
+
+
+def kind_of(leaf: Any, declared: Kind | None) -> LeafKind | None:
+    """What a leaf is to a trace, by what is declared of it; None if it can be none."""
+    kind = leaf_kind(leaf)
+    if declared is None or kind is None:
+        return kind
+    on_device = isinstance(leaf, AbstractValue)
+    return declared_kind(kind, declared, on_device=on_device)
+
+
+def flat_kinds(parameters: Parameters, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The kinds of positional arguments that are leaves themselves, none static."""
+    if not parameters.slots:
+        return tuple(map(leaf_kind, args))
+    declared = declared_leaves(parameters, _flat_tree(len(args)), len(args))
+    return tuple(map(kind_of, args, declared))
+
+
+@functools.lru_cache(maxsize=1024)
+def declared_leaves(
+    parameters: Parameters, tree: TreeDef, positional: int
+) -> tuple[Kind | None, ...]:
+    """What is declared of each leaf: the longest path that leads to it, or above it."""
+    names = [
+        (argument, *map(_entry_name, accessor))
+        for argument, accessor in _located(parameters, tree, positional)
+    ]
+    declared = dict(parameters.slots)
+    found = []
+    for name in names:
+        leading = [path for path in declared if name[: len(path)] == path]
+        longest = max(leading, key=len, default=None)
+        found.append(None if longest is None else declared[longest])
+    for path in declared:
+        inside = [name for name in names if name[0] == path[0]]
+        if inside and not any(name[: len(path)] == path for name in inside):
+            raise ArgumentError(
+                f"jit: slots declares {'/'.join(path)}, but {path[0]} has "
+                f"{', '.join('/'.join(name) for name in inside)}"
+            )
+    return tuple(found)
+
+
+def _entry_name(entry: Any) -> str:
+    """How a path names a step down a tree: a key, a field or a number."""
+    field = getattr(entry, "field", None) or getattr(entry, "name", None)
+    return str(entry.entry if field is None else field)
+
+
+def _located(
+    parameters: Parameters, tree: TreeDef, positional: int
+) -> Iterator[tuple[str, Any]]:
+    """For each leaf the argument that it stands in, and the way from there."""
+    places = parameters.traced_places(positional)
+    for accessor in leaf_paths(tree):
+        which, first = accessor[0].entry, accessor[1].entry
+        place: int | str = places[first] if which == 0 else first
+        yield parameters.describe(place), accessor[2:]
 
 
 def _refusal(
-    function_name: str, leaves: Sequence[Any], paths: Sequence[str]
+    function_name: str,
+    parameters: Parameters,
+    signature: Signature,
+    leaves: Sequence[Any],
 ) -> PootError:
     """The error for the first leaf that can be no argument."""
-    for leaf, path in zip(leaves, paths, strict=True):
+    paths = parameters.paths(signature)
+    declared = declared_leaves(parameters, signature.tree, signature.positional)
+    for leaf, path, slot in zip(leaves, paths, declared, strict=True):
         try:
-            kind = leaf_kind(leaf)
-        except DTypeError as error:
-            return DTypeError(f"`{function_name}`: argument {path}: {error}")
+            kind = kind_of(leaf, slot)
+        except (DTypeError, ShapeError) as error:
+            return type(error)(f"`{function_name}`: argument {path}: {error}")
         if kind is None:
             return ArgumentError(
                 f"`{function_name}`: argument {path} is a {type(leaf).__name__}; takes "
@@ -325,6 +383,28 @@ def _resolved(
     return frozenset(places), frozenset(named)
 
 
+def _declared(
+    parameters: list[inspect.Parameter] | None,
+    slots: Mapping[str, Kind],
+    static: frozenset[str],
+) -> tuple[tuple[tuple[str, ...], Kind], ...]:
+    """The declared slots by the steps of their paths: an argument, then into it."""
+    declared = []
+    for text, kind in slots.items():
+        if not isinstance(kind, Kind):
+            raise ArgumentError(
+                f"jit: slots[{text!r}] is a {type(kind).__name__}; takes a kind with "
+                "its range, poot.slots.Pos(0, 15) say"
+            )
+        path = tuple(text.split("/"))
+        if not path[0].endswith("]"):
+            _require_parameters(parameters, set(), path[:1])
+        if path[0] in static:
+            raise ArgumentError(f"jit: {path[0]} cannot be static and a slot")
+        declared.append((path, kind))
+    return tuple(declared)
+
+
 def _positional_names(parameters: list[inspect.Parameter] | None) -> tuple[str, ...]:
     return tuple(p.name for p in parameters or () if p.kind in _POSITIONAL)
 
@@ -355,8 +435,4 @@ def _require_parameters(
 
 def describe_kinds(kinds: Iterable[LeafKind]) -> str:
     """The kinds of leaves for messages."""
-    parts = [
-        f"slot {kind.aval}" if isinstance(kind, SlotKind) else str(kind)
-        for kind in kinds
-    ]
-    return f"({', '.join(parts)})"
+    return f"({', '.join(map(str, kinds))})"

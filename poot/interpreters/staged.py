@@ -12,7 +12,7 @@ from poot.core.graph import Graph
 from poot.core.interpreter import interpreting
 from poot.core.source import user_source
 from poot.interpreters.array import Array
-from poot.interpreters.backend import Executable, backend
+from poot.interpreters.backend import Buffer, Executable, backend
 from poot.interpreters.eager import EAGER
 from poot.interpreters.hosted import HostedExecutable
 from poot.interpreters.nans import has_nan
@@ -22,11 +22,11 @@ from poot.interpreters.replay import replay
 from poot.interpreters.signature import (
     Parameters,
     ShapeDtypeStruct,
-    SlotKind,
+    aval_in,
     describe_kinds,
-    slot_number,
     take_apart,
 )
+from poot.interpreters.slot_kinds import SlotKind, slot_words
 from poot.interpreters.trace import Trace
 from poot.interpreters.tracer import AnyTracer
 
@@ -49,6 +49,16 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Run the passes for the device in use."""
+        lowered = self._lowered()
+        assert lowered.graph is not None
+        return lowered
+
+    def compile(self) -> Compiled:
+        """Lower and compile; what an earlier process planned comes from the disk."""
+        return self._lowered().compile()
+
+    def _lowered(self) -> Lowered:
+        """Its passes run when they are needed."""
         lowered = backend().lower(self._trace.graph)
         return Lowered(self._trace, self._parameters, lowered)
 
@@ -106,8 +116,8 @@ class Compiled:
         self._pack = _packer(trace)
         kinds = trace.signature.kinds
         self._slots = tuple(
-            (number, kind)
-            for number, kind in enumerate(kinds)
+            (number, kind, path)
+            for number, (kind, path) in enumerate(zip(kinds, trace.paths, strict=True))
             if isinstance(kind, SlotKind)
         )
         self._sync = trace.signature.settings.sync_checks
@@ -115,6 +125,11 @@ class Compiled:
         self._simple = not (
             self._slots or trace.donated or self._sync or self._looks_for_nans
         )
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self._trace.name
 
     @property
     def graph(self) -> Graph:
@@ -133,9 +148,10 @@ class Compiled:
 
     def report(self) -> str:
         """Which rewrites fired, why others did not, and each launch that is left."""
+        replay = self._executable.replay
         if isinstance(self._executable, HostedExecutable):
-            return str(self._lowered.report)
-        return self._lowered.report.with_program(self.program)
+            return f"{self._lowered.report}\n{replay}"
+        return self._lowered.report.with_program(self.program, replay)
 
     def __str__(self) -> str:
         if isinstance(self._executable, HostedExecutable):
@@ -175,23 +191,45 @@ class Compiled:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on leaves of any kind."""
-        slots = self._slots
-        numbers = [slot_number(leaves[number], kind) for number, kind in slots]
+        name = self._trace.name
+        numbers = [
+            slot_words(leaves[number], kind, name, path)
+            for number, kind, path in self._slots
+        ]
         buffers = self._buffers(leaves)
-        if self._trace.donated:
-            self._require_single_use(leaves)
-        if self._looks_for_nans:
-            for number in self._trace.donated:
-                # Its numbers may be needed once more.
-                buffers[number].shared = True
-        results, completion = self._start(buffers, numbers)
-        if self._looks_for_nans:
-            self._require_numbers(leaves, results)
-        for number in self._trace.donated:
-            self._mark_donated(leaves[number], self._trace.paths[number])
+        claims = self._claim(leaves, buffers) if self._trace.donated else []
+        try:
+            results, completion = self._start(buffers, numbers)
+            if self._looks_for_nans:
+                self._require_numbers(_revived(leaves, claims), results)
+        except BaseException:
+            for array, buffer in claims:
+                array.restore(buffer)
+            raise
         if self._sync:
             completion.check()
         return self._pack(results)
+
+    def _claim(self, leaves: Sequence[Any], buffers: list[Any]) -> list[_Claim]:
+        """Take the donated arrays' memory: no one else may use it from now on."""
+        trace = self._trace
+        self._require_single_use(leaves)
+        claims: list[_Claim] = []
+        for number in trace.donated:
+            leaf, path = leaves[number], trace.paths[number]
+            if type(leaf) is Array:
+                buffer = leaf.claim(f"was donated to `{trace.name}` as {path}")
+                if buffer is None:
+                    # Another thread was first.
+                    for array, claimed in claims:
+                        array.restore(claimed)
+                    self._refuse_deleted(leaves)
+                claims.append((leaf, buffer))
+                buffers[number] = buffer
+            if self._looks_for_nans:
+                # Its numbers may be needed once more.
+                buffers[number].shared = True
+        return claims
 
     def _require_numbers(self, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """NanError if a result has a NaN, of the op that gave it first."""
@@ -224,7 +262,7 @@ class Compiled:
                 buffers.append(leaf.buffer or self._refuse_deleted(leaves))
             else:
                 require_concrete(self._trace.name, leaf)
-                native = leaf.astype(kind.type.dtype.numpy, copy=False)
+                native = leaf.astype(aval_in(kind).type.dtype.numpy, copy=False)
                 buffers.append(backend().upload(native))
         return buffers
 
@@ -245,9 +283,15 @@ class Compiled:
                         f"is given as {paths[other]} too; a donated array is used once"
                     )
 
-    def _mark_donated(self, leaf: Any, path: str) -> None:
-        if type(leaf) is Array:
-            leaf.mark_deleted(f"was donated to `{self._trace.name}` as {path}")
+
+# An array whose memory a call has taken, and that.
+_Claim = tuple[Array, Buffer]
+
+
+def _revived(leaves: Sequence[Any], claims: Sequence[_Claim]) -> list[Any]:
+    """The leaves, with arrays in place of those that have lost their memory."""
+    revived = {id(array): Array(buffer, array.aval) for array, buffer in claims}
+    return [revived.get(id(leaf), leaf) for leaf in leaves]
 
 
 def require_concrete(name: str, leaf: Any) -> None:

@@ -14,7 +14,6 @@ from poot.core.interpreter import interpreting
 from poot.core.source import user_source
 from poot.core.types import Named, SlotKey, Storage
 from poot.interpreters.aval import Aval
-from poot.interpreters.eager import SCALAR_SLOT
 from poot.interpreters.promotion import as_value, is_operand
 from poot.interpreters.pytree import (
     TreeDef,
@@ -23,7 +22,14 @@ from poot.interpreters.pytree import (
     leaf_paths,
     unflatten,
 )
-from poot.interpreters.signature import Parameters, Signature, SlotKind, put_together
+from poot.interpreters.signature import (
+    LeafKind,
+    Parameters,
+    Signature,
+    aval_in,
+    put_together,
+)
+from poot.interpreters.slot_kinds import GuardedKind, SlotKind, guard
 from poot.interpreters.stage import StagingInterpreter
 from poot.interpreters.tracer import Tracer
 
@@ -61,6 +67,9 @@ def trace(
     args, kwargs = put_together(statics, signature.positional, tree)
     try:
         with interpreting(staging):
+            for tracer, kind, path in zip(inputs, signature.kinds, paths, strict=True):
+                if isinstance(kind, GuardedKind):
+                    guard(tracer, kind, name, path)
             returned = function(*args, **kwargs)
             results, result_tree = _results(staging, returned)
     finally:
@@ -80,11 +89,10 @@ def trace(
     )
 
 
-def _input(staging: StagingInterpreter, kind: Aval | SlotKind, path: str) -> Tracer:
+def _input(staging: StagingInterpreter, kind: LeafKind, path: str) -> Tracer:
     if isinstance(kind, SlotKind):
-        key = SlotKey(path)
-        return staging.input(kind.aval, path, Storage.SLOT, key, SCALAR_SLOT)
-    return staging.input(kind, path, identity=Named(path))
+        return staging.input(kind.aval, path, Storage.SLOT, SlotKey(path), kind.slot)
+    return staging.input(aval_in(kind), path, identity=Named(path))
 
 
 def _results(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from poot.lowering.program import BufferRange, Copy, Dispatch
 
@@ -94,6 +94,46 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """How many commands one replay runs; `polled`: batches of a while come on top."""
+
+    launches: int = 0
+    copies: int = 0
+    openings: int = 0
+    barriers: int = 0
+    submissions: int = 0
+    polled: bool = False
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.launches + other.launches,
+            self.copies + other.copies,
+            self.openings + other.openings,
+            self.barriers + other.barriers,
+            self.submissions + other.submissions,
+            self.polled or other.polled,
+        )
+
+    def times(self, trips: int) -> Counts:
+        return replace(
+            self,
+            launches=trips * self.launches,
+            copies=trips * self.copies,
+            openings=trips * self.openings,
+            barriers=trips * self.barriers,
+            submissions=trips * self.submissions,
+        )
+
+    def __str__(self) -> str:
+        least = "at least " if self.polled else ""
+        return (
+            f"a replay: {least}{self.launches} launches, {self.copies} copies, "
+            f"{self.barriers} barriers between them, {self.openings} command buffers "
+            f"in {self.submissions} submissions"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CommandList:
     """What one replay runs: command buffers, and the steps that submit them."""
 
@@ -132,6 +172,14 @@ class CommandList:
         }
         return frozenset(inside | {n for n, count in counts.items() if count > 1})
 
+    def counts(self) -> Counts:
+        """What one replay runs, as often as it runs it."""
+        return _counted(self.buffers, self.steps)
+
+    def one_by_one(self) -> CommandList:
+        """The same with a barrier between any two launches or copies."""
+        return replace(self, buffers=tuple(map(_one_by_one, self.buffers)))
+
     def flow(self) -> Flow:
         following: set[tuple[int, int]] = set()
         polled: set[int] = set()
@@ -145,6 +193,43 @@ class CommandList:
             lines += [f"  {command}" for command in buffer]
             lines.append("}")
         return "\n".join([*lines, *_print_steps(self.steps, "")])
+
+
+def _one_by_one(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    found: list[Command] = []
+    for command in commands:
+        if found and not any(isinstance(c, Barrier) for c in (found[-1], command)):
+            found.append(Barrier())
+        found.append(command)
+    return tuple(found)
+
+
+def _counted(
+    buffers: tuple[tuple[Command, ...], ...], steps: tuple[Step, ...]
+) -> Counts:
+    total = Counts()
+    for step in steps:
+        if isinstance(step, Submit):
+            total += Counts(submissions=1)
+            for number in step.buffers:
+                total += _in_buffer(buffers[number])
+        elif isinstance(step, Repeat):
+            total += _counted(buffers, step.steps).times(step.trips)
+        else:
+            # The first look may be the last.
+            total += replace(_counted(buffers, step.batches[0]), polled=True)
+    return total
+
+
+def _in_buffer(commands: tuple[Command, ...]) -> Counts:
+    openings = barriers = launches = 0
+    for command in commands:
+        if isinstance(command, Barrier):
+            openings += command.opening
+            barriers += not command.opening
+        launches += isinstance(command, Dispatch)
+    copies = len(commands) - openings - barriers - launches
+    return Counts(launches, copies, openings, barriers)
 
 
 def in_order(*buffers: tuple[Command, ...]) -> CommandList:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from poot.core.errors import CheckError
 from poot.lowering.program import WitnessSpec
@@ -38,6 +38,13 @@ class Completion:
         # The context's words, a writable memoryview; None once they have been read.
         self._packet = packet
         self._failure: CheckError | None = None
+
+    @classmethod
+    def failed(cls, queue: Queue, value: int, failure: CheckError) -> Self:
+        """The end of a call that is known to have failed."""
+        made = cls(queue, value)
+        made._failure = failure
+        return made
 
     @property
     def is_suspect(self) -> bool:

@@ -14,6 +14,7 @@ from poot.core.ops.elementwise import Clamp, CompareOp
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
+from poot.interpreters.closing import bind_closed
 from poot.interpreters.graphs import Flags, batched_graph, exposed
 from poot.interpreters.nested import stage_closed
 from poot.interpreters.primitives import (
@@ -80,7 +81,7 @@ def _scan(
         for x, axis in zip(operands[fixed:], axes[fixed:], strict=True)
     ]
     over = Scan(body, op.length, op.consts, op.carries, op.reverse)
-    found = over.bind(*values, *xs)
+    found = bind_closed(over, *values, *xs)
     made = [
         *_axes(given[: op.carries], 0),
         *_axes(given[op.carries :], len(op.witnesses), 1),
@@ -107,7 +108,7 @@ def _cond(
     over = Cond(
         tuple(batched_graph(b, size, batched, wanted, name)[0] for b in op.branches)
     )
-    found = over.bind(index, *values)
+    found = bind_closed(over, index, *values)
     return tuple(found), tuple(_axes(wanted, len(op.witnesses)))
 
 
@@ -172,7 +173,7 @@ def _while(
         for x, axis, has_batch in zip(operands, axes, is_batched, strict=True)
     ]
     over = While(condition, body, first, op.body_consts)
-    return tuple(over.bind(*values)), tuple(_axes(given, len(op.witnesses)))
+    return tuple(bind_closed(over, *values)), tuple(_axes(given, len(op.witnesses)))
 
 
 def _while_any(
@@ -193,7 +194,7 @@ def _while_any(
         for x, axis in zip(operands[consts:], axes[consts:], strict=True)
     ]
     # The body asks the condition again, so that it needs the consts of both.
-    found = over.bind(*values[:first], *values[:consts], *values[consts:])
+    found = bind_closed(over, *values[:first], *values[:consts], *values[consts:])
     return tuple(found), tuple(_axes([True] * carries, len(op.witnesses)))
 
 

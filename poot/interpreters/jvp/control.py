@@ -8,6 +8,7 @@ from typing import Any
 
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, Scan, While
+from poot.interpreters.closing import bind_closed
 from poot.interpreters.graphs import Flags, chosen, jvp_graph, reordered, widened
 from poot.interpreters.jvp.table import Tangent, instantiated, jvp
 
@@ -73,7 +74,7 @@ def _scan(op: Scan, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Resu
         op.reverse,
     )
     values = [*primals, *_tangents_of(primals, tangents, moved)]
-    found = both.bind(*(values[number] for number in inputs))
+    found = bind_closed(both, *(values[number] for number in inputs))
     return _apart(found, results, given, len(op.witnesses))
 
 
@@ -117,7 +118,7 @@ def _while(op: While, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Re
     own = primals[first:]
     values = [*own, *_tangents_of(own, tangents[first:], moved)]
     operands = (values[number] for number in inputs)
-    found = both.bind(*primals[:first], *operands)
+    found = bind_closed(both, *primals[:first], *operands)
     return _apart(found, results, given, len(op.witnesses))
 
 
@@ -129,6 +130,7 @@ def _cond(op: Cond, primals: Sequence[Any], tangents: Sequence[Tangent]) -> Resu
     for branch in op.branches:
         wanted = _either(wanted, jvp_graph(branch, moved, wanted)[1])
     both = Cond(tuple(jvp_graph(branch, moved, wanted)[0] for branch in op.branches))
-    found = both.bind(index, *operands, *_tangents_of(operands, tangents[1:], moved))
+    moving = _tangents_of(operands, tangents[1:], moved)
+    found = bind_closed(both, index, *operands, *moving)
     order = range(len(wanted) + sum(wanted))
     return _apart(found, order, wanted, len(op.witnesses))

@@ -10,6 +10,7 @@ from poot.core.errors import NotLinearError
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, Scan, While
 from poot.core.types import TensorType
+from poot.interpreters.closing import bind_closed
 from poot.interpreters.graphs import Flags, chosen, transposed_graph
 from poot.interpreters.nested import stage_closed
 from poot.interpreters.primitives import add, type_of, zeros
@@ -54,7 +55,8 @@ def _scan(
         op.carries + sum(consts),
         not op.reverse,
     )
-    found = backwards.bind(
+    found = bind_closed(
+        backwards,
         *values[:known_consts],
         *carried,
         *map(zeros, const_types),
@@ -150,7 +152,7 @@ def _cond(
     )
     known = [x for x, is_linear in zip(rest, linear, strict=True) if not is_linear]
     given = [ct for ct in cotangents[:results] if ct is not None]
-    found = turned.bind(index, *known, *given)
+    found = bind_closed(turned, index, *known, *given)
     return None, *_placed(wanted, found[: sum(wanted)])
 
 

@@ -22,6 +22,7 @@ from poot.core.ops.elementwise import (
 )
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode, GeneralGather
 from poot.core.ops.random import Threefry2x32
+from poot.core.ops.rope import Rope, RopeForm
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -51,6 +52,7 @@ from poot.lowering.kernels.region import (
     Region,
     Regroup,
     Repeat,
+    Rotate,
     Source,
     Step,
     Stretch,
@@ -66,7 +68,7 @@ from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.plan.state import ELEMENTWISE
 from poot.lowering.program import INDIRECT_SPACES, BufferRange
 
-_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota, Threefry2x32)
+_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota, Rope, Threefry2x32)
 # Small floats change form when they are loaded; where they only move, they need not.
 _BITS = {
     dtypes.float16: dtypes.uint16,
@@ -434,6 +436,8 @@ class _Describer:
                 return Take(axis, rank, fill if mode is GatherMode.FILL else None)
             case GeneralGather() as op if given:
                 return self._take_window(op, given)
+            case Rope() as op:
+                return self._rotate(op, self.body.type(eqn.inputs[1]))
             case DynamicSlice(sizes) if given:
                 return self._window(eqn, sizes, given.shape)
         raise CapabilityError(f"{eqn.op} is no step of a pointwise region")
@@ -455,6 +459,11 @@ class _Describer:
                 starts.append(self.dims(start))
             start += type.shape[axis]
         return Join(axis, tuple(starts))
+
+    def _rotate(self, op: Rope, cos: TensorType) -> Rotate:
+        interleaved = op.form is RopeForm.INTERLEAVED
+        rotary, half = self.dims(op.rotary), self.dims(op.rotary // 2)
+        return Rotate(rotary, half, interleaved, op.is_wide(cos))
 
     def _take_window(self, op: GeneralGather, given: TensorType) -> Action:
         if given.size == 0:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from poot.core.dtypes import DType, Scalar
+from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.index_dims import GatherDims
 from poot.lowering.kernels.constants import literal
 from poot.lowering.kernels.coordinates import (
@@ -48,6 +49,7 @@ from poot.lowering.kernels.region import (
     Region,
     Regroup,
     Repeat,
+    Rotate,
     Source,
     Step,
     Stretch,
@@ -104,6 +106,7 @@ class Evaluator:
             Window: self._window,
             TakeApart: self._take_apart,
             PutTogether: self._put_together,
+            Rotate: self._rotate,
         }
 
     # --- sizes --------------------------------------------------------------
@@ -416,6 +419,64 @@ class Evaluator:
         if value.ty.scalar.bits == 64:
             return k.lt(k.bitcast(value, U64), k.convert(k.value(size), U64))
         return k.lt(k.bitcast(value, U32), size)
+
+    # --- rotary embedding ---------------------------------------------------
+
+    def _rotate(self, action: Rotate, step: Step, index: Index) -> Steps:
+        """Each element by cos, and its partner, negated in the first of a pair, by sin.
+
+        Elements behind those that are turned read a partner somewhere in the operand.
+        """
+        k, maps, dtype = self.k, self.maps, step.dtype
+        x, cos, sin = step.inputs
+        last = len(index.sizes) - 1
+        at = maps.axis(index, last)
+        place, first = self._in_pair(action, at)
+        own = yield x, index
+        partner = self._swapped(action, at, own)
+        if partner is None:
+            there = self._partner(action, at)
+            partner = yield x, maps.with_axis(index, last, index.sizes[last], there)
+        tables = []
+        for ref in (cos, sin):
+            table = maps.with_axis(index, last, self.shape(ref)[-1], place)
+            tables.append((yield ref, self.operand_index(ref, table)))
+        product = Binary(BinaryOp.MUL)
+        straight = apply_lanes(k, product, (own, tables[0]), dtype, dtype)
+        across = apply_lanes(k, product, (partner, tables[1]), dtype, dtype)
+        negative = apply_lanes(k, Unary(UnaryOp.NEG), (across,), dtype, dtype)
+        across = self._choose([first], negative, across)
+        turned = apply_lanes(k, Binary(BinaryOp.ADD), (straight, across), dtype, dtype)
+        if action.rotary == step.shape[-1]:
+            return turned
+        inside = self.coordinates.below(at, self.size(action.rotary))
+        return self._choose([inside], turned, own)
+
+    def _in_pair(self, action: Rotate, at: Coordinate) -> tuple[Coordinate, Pack]:
+        """Where cos and sin of elements stand, and whether these lead their pairs."""
+        maps, half = self.coordinates, self.size(action.half)
+        if action.interleaved:
+            place = at if action.wide else maps.divide(at, 2)
+            return place, maps.below(maps.remainder(at, 2), 1)
+        return at if action.wide else maps.remainder(at, half), maps.below(at, half)
+
+    def _partner(self, action: Rotate, at: Coordinate) -> Coordinate:
+        maps = self.coordinates
+        half = self.size(action.half)
+        if action.interleaved:
+            pair = maps.scale(maps.divide(at, 2), 2)
+            return maps.add(pair, maps.mirror(maps.remainder(at, 2), 1))
+        other = maps.mirror(maps.divide(at, half), 1)
+        return maps.add(maps.scale(other, half), maps.remainder(at, half))
+
+    def _swapped(self, action: Rotate, at: Coordinate, own: Pack) -> Pack | None:
+        """The partners of neighbouring elements, if the lanes hold whole pairs."""
+        maps = self.coordinates
+        if not action.interleaved or not isinstance(at, Strided) or at.step != 1:
+            return None
+        if maps.multiple(at.base) % 2 or len(own) % 2:
+            return None
+        return tuple(own[lane ^ 1] for lane in range(len(own)))
 
     # --- bits ---------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from poot.core.ops.elementwise import (
 )
 from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.random import Threefry2x32
+from poot.core.ops.rope import Rope
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -65,10 +66,10 @@ def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
 @lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
-@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32)
+@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32, Rope)
 def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan one primitive as a region of its own."""
-    builder = Builder()
+    builder = Builder(composites=True)
     inputs: dict[ValueId, ValueId] = {}
     for operand in eqn.inputs:
         if not isinstance(operand, Scalar) and operand not in inputs:

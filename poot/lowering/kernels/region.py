@@ -175,6 +175,17 @@ class PutTogether:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Pairs along the last axis turned: operands x, cos and sin."""
+
+    rotary: Dim
+    half: Dim
+    interleaved: bool
+    # Whether cos and sin have a number for each element of a pair.
+    wide: bool
+
+
 Action = (
     Load
     | Given
@@ -193,6 +204,7 @@ Action = (
     | Window
     | TakeApart
     | PutTogether
+    | Rotate
 )
 
 # A step's operand: the number of an earlier step, or a literal.

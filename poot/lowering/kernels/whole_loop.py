@@ -94,7 +94,7 @@ def _step_graph(op: StateLoop) -> Graph | None:
     body = op.body
     if not all(isinstance(eqn.op, (Fused, *POINTWISE)) for eqn in body.eqns):
         return None
-    builder = Builder()
+    builder = Builder(composites=True)
     rows = op.rows if isinstance(op, CountedLoop) else 0
     first_row = len(body.inputs) - rows
     known = {v: builder.input(body.type(v)) for v in body.inputs[:first_row]}

@@ -17,6 +17,7 @@ from poot.core.ops.elementwise import (
 )
 from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.random import Threefry2x32
+from poot.core.ops.rope import Rope
 from poot.core.ops.shape import (
     Broadcast,
     Concat,
@@ -82,6 +83,8 @@ _BINARY = {
 
 # 20 rounds of an addition, a rotation and an exclusive or, and the key six times.
 _THREEFRY = 115
+# Two products, a sum, a sign and a choice, and where the partner stands.
+_ROPE = 8
 
 
 def cost(op: Op) -> int:
@@ -93,6 +96,8 @@ def cost(op: Op) -> int:
             return _BINARY.get(member, 1)
         case Threefry2x32():
             return _THREEFRY
+        case Rope():
+            return _ROPE
         case Broadcast() | Transpose() | Slice() | Iota() | Reverse():
             return 0
     return 1
@@ -151,7 +156,11 @@ def reads(
         if isinstance(operand, Scalar):
             continue
         given = graph.type(operand)
-        if isinstance(eqn.op, ELEMENTWISE) and given.shape == out.shape:
+        if isinstance(eqn.op, Rope) and number == 0:
+            # The element itself, and its partner.
+            yield operand, None, points
+            yield operand, eqn.op, points
+        elif isinstance(eqn.op, ELEMENTWISE) and given.shape == out.shape:
             yield operand, None, points
         else:
             step = _step(eqn.op, number, given.shape, index)

@@ -47,7 +47,21 @@ class Reason(enum.Enum):
     OTHER_AXES = "other-axes"
     OTHER_DTYPE = "other-dtype"
     BOUNDARY = "boundary"
+    SEVERAL_READERS = "several-readers"
+    CHANGED_SHAPE = "changed-shape"
+    KEPT = "kept"
+    TAKEN = "taken"
+    WIDENS = "widens"
+    READS_BOTH = "reads-both"
     DEVICE = "device"
+    SHARED = "shared"
+    SIGN = "sign"
+    PARTNER = "partner"
+    TABLES = "tables"
+    OTHER_SOURCE = "other-source"
+    REST = "rest"
+    SMALL_GAIN = "small-gain"
+    LIFETIME = "lifetime"
 
 
 REASONS = {
@@ -75,7 +89,23 @@ REASONS = {
     Reason.OTHER_AXES: "its axes are not those of queries, keys and values",
     Reason.OTHER_DTYPE: "it is not of a dtype that the kernel takes",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.SEVERAL_READERS: "too many values before it are read elsewhere too",
+    Reason.CHANGED_SHAPE: "its result is of another shape than what it reads",
+    Reason.KEPT: "what stands before it is an output of the graph too",
+    Reason.TAKEN: "another kernel computes it already",
+    Reason.WIDENS: "a wider copy would be stored of what is narrow",
+    Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
+    "state is written to a copy",
     Reason.DEVICE: "the device cannot run it as one kernel",
+    Reason.SHARED: "a value inside is read elsewhere too, or is an output",
+    Reason.SIGN: "a product has the wrong sign",
+    Reason.PARTNER: "elements are not paired with those half a head on, nor with "
+    "their neighbours",
+    Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
+    Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
+    Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
+    Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
 

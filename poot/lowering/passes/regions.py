@@ -85,7 +85,7 @@ class Region:
     def body(self) -> Graph:
         """The members as a graph of their own."""
         graph = self.units.graph
-        builder = Builder()
+        builder = Builder(composites=True)
         known: dict[ValueId, ValueId] = {
             value: builder.input(graph.type(value)) for value in self.operands
         }

@@ -46,9 +46,13 @@ class Report:
             if entry.rewrite.name == rewrite and entry.reason is not None
         ]
 
-    def with_program(self, program: Program) -> str:
-        """The report, and below it what the program made of the graph will run."""
-        return "\n".join([str(self), *program.notes, describe_program(program)])
+    def with_program(self, program: Program, replay: str) -> str:
+        """The report, and below it what the program made of the graph will run.
+
+        `replay` tells what its recording is, in numbers.
+        """
+        lines = [str(self), *program.notes, replay, describe_program(program)]
+        return "\n".join(lines)
 
     def _count(self, fired: bool) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -104,9 +108,10 @@ def describe_program(program: Program) -> str:
     """Each launch and copy with its kernel, schedule, grid, bytes and flops."""
     dispatches = program.dispatches
     moved = sum(dispatch.bytes_moved for dispatch in dispatches)
+    flops = sum(dispatch.flops for dispatch in dispatches)
     lines = [
         f"{len(dispatches)} dispatches of {len(program.kernels)} kernels, "
-        f"{moved} B moved, arena {program.arena_bytes} B"
+        f"{moved} B moved, {flops} flops, arena {program.arena_bytes} B"
     ]
     return "\n".join([*lines, *_node_lines(program.body, "  ")])
 

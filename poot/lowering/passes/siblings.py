@@ -27,6 +27,8 @@ JOIN_SIBLINGS = Rewrite(
 )
 # Larger groups are joined only if they read a tensor of their size in common.
 _SMALL = 1 << 16
+# Equations that a large result may wait before it is read.
+_FAR = 64
 # How many groups of a shape stay open to siblings at a time.
 _OPEN = 4
 
@@ -111,7 +113,15 @@ def _place(units: Units, one: Unit, other: Unit) -> int | Reason:
     ready = units.ready([*one.operands, *other.operands], one, other)
     due = units.due([*one.results, *other.results], one, other)
     place = place_between(sorted([*one.places, *other.places]), ready, due)
-    return Reason.ORDER if place is None else place
+    if place is None:
+        return Reason.ORDER
+    return Reason.LIFETIME if _keeps_long(units, other, place) else place
+
+
+def _keeps_long(units: Units, moved: Unit, place: int) -> bool:
+    """Whether a large result of a unit that is moved forward to `place` waits there."""
+    large = any(units.graph.type(value).size > _SMALL for value in moved.results)
+    return large and moved.position - place > _FAR
 
 
 def _merge(units: Units, one: Unit, other: Unit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poot.core.errors import ForwardModeError
+from poot.core.extract import needed_equations
 from poot.core.graph import Graph
 from poot.core.ops.wrappers import CustomTangent, OptimizationBarrier, Wrapper
 from poot.lowering.device_info import DeviceInfo
@@ -20,11 +21,7 @@ def _unwrap(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         found = False
         for index, eqn in enumerate(graph.eqns):
             if isinstance(eqn.op, CustomTangent):
-                raise ForwardModeError(
-                    f"`{eqn.op.rule.name}` has a custom_vjp rule, which gives reverse "
-                    f"mode only, and is pushed forward at {graph.source(index)}; jvp, "
-                    "linearize and jacfwd of it need a custom_jvp rule"
-                )
+                _require_unused(graph, index, eqn.op)
             if isinstance(eqn.op, Wrapper):
                 inline(graph, edit, index, eqn.op.body)
                 log.fire(UNWRAP, place_of(graph, index))
@@ -32,6 +29,16 @@ def _unwrap(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         if not found:
             return graph
         graph = edit.commit()
+
+
+def _require_unused(graph: Graph, index: int, op: CustomTangent) -> None:
+    """Raise if a tangent counts that only its transpose would know."""
+    if index in needed_equations(graph, [output.value for output in graph.outputs]):
+        raise ForwardModeError(
+            f"`{op.rule.name}` has a custom_vjp rule, which gives reverse mode only, "
+            f"and is pushed forward at {graph.source(index)}; jvp, linearize and "
+            "jacfwd of it need a custom_jvp rule"
+        )
 
 
 def _drop_barriers(graph: Graph, info: DeviceInfo, log: Log) -> Graph:

@@ -21,6 +21,7 @@ from poot.core.ops.elementwise import (
 from poot.core.ops.indexing import DynamicSlice, Gather, GeneralGather
 from poot.core.ops.loops import StateLoop
 from poot.core.ops.random import Threefry2x32
+from poot.core.ops.rope import Rope
 from poot.core.ops.scatter import DynamicUpdateSlice, Scatter, ScatterUpdate
 from poot.core.ops.shape import Concat, Iota, Pad, Reverse
 from poot.lowering.plan.layout import VIEWS
@@ -48,7 +49,7 @@ MOVEMENT: tuple[type[Op], ...] = (
     BitcastConvert,
 )
 # What one kernel computes element by element of the results.
-POINTWISE = (*ELEMENTWISE, *MOVEMENT)
+POINTWISE: tuple[type[Op], ...] = (*ELEMENTWISE, *MOVEMENT, Rope)
 
 # Ops that change some elements of operand 0, and of it read only these.
 UPDATES: tuple[type[Op], ...] = (DynamicUpdateSlice, Scatter, ScatterUpdate)

@@ -1,0 +1,314 @@
+"""Whether sums of products turn pairs of one tensor's elements, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from poot.core.dtypes import DType
+from poot.core.equation import ValueId
+from poot.core.graph import Graph
+from poot.core.ops.rope import Rope, RopeForm
+from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.origins import Array, Base, Origin, shortened
+
+
+class Declined(Exception):
+    """Why a candidate is no rotary embedding."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product's two factors: where their elements come from, and as they stand."""
+
+    traced: tuple[Origin, Origin]
+    plain: tuple[Origin, Origin]
+    sign: int
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A value that may be a rotary embedding, and the sums that it is made of."""
+
+    root: ValueId
+    origin: Origin
+    # By number of the base among those of the origin.
+    sums: dict[int, tuple[Product, Product]] = field(default_factory=dict)
+    # The equations that the composite is to replace.
+    inside: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Neighbouring elements of a base, as an operand."""
+
+    base: Base
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is to stand for a candidate: a Rope of these, and casts of its result."""
+
+    op: Rope
+    operands: tuple[Piece, Piece, Piece]
+    casts: tuple[DType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """One product of some elements: the source's places, the sign, the other factor."""
+
+    elements: Array
+    places: Array
+    signs: Array
+    traced: Origin
+    plain: Origin
+    # The numbers of the elements in the origins.
+    at: Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A way to read cosines or sines, and the signs that it takes them with."""
+
+    piece: Piece
+    signs: Array
+
+
+class Matcher:
+    """Looks at one candidate, element by element of the last axis.
+
+    `source` is the tensor that is turned.
+    """
+
+    def __init__(self, graph: Graph, candidate: Candidate, source: Base) -> None:
+        self.graph = graph
+        self.candidate = candidate
+        self.source = source
+        self.origin = candidate.origin.apply(np.ravel)
+        turned = np.isin(self.origin.which, list(candidate.sums))
+        self.turned = np.flatnonzero(turned)
+        self.rest = np.flatnonzero(~turned)
+        self.count = len(self.turned)
+
+    def match(self) -> Found | None:
+        """What stands for the candidate; None if it is nothing like it."""
+        sums = [self._terms(number) for number in self.candidate.sums]
+        start = min(int(term.places.min()) for terms in sums for term in terms)
+        straight: list[_Term] = []
+        across: list[_Term] = []
+        for terms in sums:
+            own = self._own(terms, start)
+            if own is None:
+                return None
+            straight.append(terms[own])
+            across.append(terms[1 - own])
+        form = self._form(self._gather((t.elements, t.places) for t in across) - start)
+        tables = self._tables(form, straight, across)
+        self._check_signs(form, straight, across, tables)
+        casts = self._check_rest(start)
+        source = Piece(self.source, start, len(self.origin.which))
+        pieces = (source, tables[0].piece, tables[1].piece)
+        return Found(Rope(self.count, form), pieces, casts)
+
+    def _gather(self, parts: Iterable[tuple[Array, Array]]) -> Array:
+        """The numbers of all turned elements, out of those of each sum."""
+        whole = np.zeros(self.count, np.int64)
+        for elements, values in parts:
+            whole[elements] = values
+        return whole
+
+    # --- the source ---------------------------------------------------------
+
+    def _terms(self, number: int) -> tuple[_Term, _Term]:
+        """Both products of a sum, with the source's elements told from the others."""
+        elements = np.flatnonzero(self.origin.which[self.turned] == number)
+        first, second = self.candidate.sums[number]
+        return self._term(first, elements), self._term(second, elements)
+
+    def _term(self, product: Product, elements: Array) -> _Term:
+        at = self.origin.at[self.turned[elements]]
+        outer = self.origin.sign[self.turned[elements]]
+        for own, factor in enumerate(product.traced):
+            if self._is_source(factor, at):
+                signs = product.sign * outer * factor.sign.flat[at]
+                other, plain = product.traced[1 - own], product.plain[1 - own]
+                return _Term(elements, factor.at.flat[at], signs, other, plain, at)
+        self._decline_source(product)
+
+    def _is_source(self, origin: Origin, at: Array) -> bool:
+        if self.source not in origin.bases:
+            return False
+        number = origin.bases.index(self.source)
+        return bool(np.all(origin.which.flat[at] == number))
+
+    def _decline_source(self, product: Product) -> NoReturn:
+        bases = {base for factor in product.traced for base in factor.bases}
+        names = ", ".join(sorted(f"%{base.value}" for base in bases))
+        raise Declined(
+            Reason.OTHER_SOURCE,
+            f"a product takes elements of {names}, not all of %{self.source.value}",
+        )
+
+    def _own(self, terms: tuple[_Term, _Term], start: int) -> int | None:
+        """Which product takes each element itself; None if both do."""
+        elements = terms[0].elements
+        fits = [bool(np.all(term.places - start == elements)) for term in terms]
+        if all(fits) and all(abs(term.signs.sum()) == len(elements) for term in terms):
+            return None
+        if fits.count(True) == 1:
+            return fits.index(True)
+        taken = " and ".join(str(int(term.places[0]) - start) for term in terms)
+        raise Declined(
+            Reason.PARTNER,
+            f"element {elements[0]} of {self.count} is made of elements {taken}",
+        )
+
+    def _form(self, partners: Array) -> RopeForm:
+        numbers = np.arange(self.count)
+        half = self.count // 2
+        if np.array_equal(partners, (numbers + half) % self.count) and half:
+            return RopeForm.HALF
+        if np.array_equal(partners, numbers ^ 1):
+            return RopeForm.INTERLEAVED
+        raise Declined(
+            Reason.PARTNER,
+            f"element 0 of {self.count} is paired with element {partners[0]}, takes "
+            f"{half} or 1",
+        )
+
+    # --- the other factors --------------------------------------------------
+
+    def _tables(
+        self, form: RopeForm, straight: list[_Term], across: list[_Term]
+    ) -> tuple[_Table, _Table]:
+        """Cosines and sines, both a number a pair, or both a number an element."""
+        cosines = self._ways(form, straight)
+        sines = self._ways(form, across)
+        for size in (self.count // 2, self.count):
+            if size in cosines and size in sines:
+                return cosines[size], sines[size]
+        name, terms = ("sin", across) if cosines else ("cos", straight)
+        held = dict.fromkeys(
+            f"%{base.value}" for term in terms for base in term.traced.bases
+        )
+        places = self._gather((t.elements, t.traced.at.flat[t.at]) for t in terms)
+        raise Declined(
+            Reason.TABLES,
+            f"{name} is elements {', '.join(map(str, places[:8]))} of "
+            f"{', '.join(held)} for {self.count} turned elements",
+        )
+
+    def _ways(self, form: RopeForm, terms: list[_Term]) -> dict[int, _Table]:
+        """The ways to read one table, by how many numbers of it are read."""
+        ways: dict[int, _Table] = {}
+        signs = self._gather((t.elements, t.traced.sign.flat[t.at]) for t in terms)
+        traced = self._way(form, [(t, t.traced) for t in terms])
+        if traced is not None:
+            ways[traced.size] = _Table(traced, signs)
+        plain = self._way(form, [(t, t.plain) for t in terms])
+        # What is negated inside has to be looked through.
+        if plain is not None and np.all(signs > 0):
+            ways.setdefault(plain.size, _Table(plain, signs))
+        return ways
+
+    def _way(self, form: RopeForm, parts: list[tuple[_Term, Origin]]) -> Piece | None:
+        bases = {
+            origin.bases[number]
+            for term, origin in parts
+            for number in np.unique(origin.which.flat[term.at])
+        }
+        if len(bases) > 1:
+            return None
+        places = self._gather((t.elements, o.at.flat[t.at]) for t, o in parts)
+        start, numbers = int(places.min()), np.arange(self.count)
+        half = self.count // 2
+        pairs = numbers // 2 if form is RopeForm.INTERLEAVED else numbers % half
+        for size, wanted in ((half, pairs), (self.count, numbers)):
+            if np.array_equal(places - start, wanted):
+                return Piece(bases.pop(), start, size)
+        return None
+
+    # --- signs and the rest -------------------------------------------------
+
+    def _check_signs(
+        self,
+        form: RopeForm,
+        straight: list[_Term],
+        across: list[_Term],
+        tables: tuple[_Table, _Table],
+    ) -> None:
+        numbers = np.arange(self.count)
+        is_half = form is RopeForm.HALF
+        leads = numbers < self.count // 2 if is_half else numbers % 2 == 0
+        cases = (
+            ("cos", straight, tables[0], np.ones(self.count)),
+            ("sin", across, tables[1], np.where(leads, -1, 1)),
+        )
+        for name, terms, table, wanted in cases:
+            signs = self._gather((t.elements, t.signs) for t in terms) * table.signs
+            wrong = np.flatnonzero(signs != wanted)
+            if len(wrong):
+                element = int(wrong[0])
+                kind = "subtracts" if signs[element] < 0 else "adds"
+                raise Declined(
+                    Reason.SIGN,
+                    f"element {element} of {self.count} {kind} its product with {name}",
+                )
+
+    def _check_rest(self, start: int) -> tuple[DType, ...]:
+        """The casts of the result, if what is not turned is the source's rest."""
+        casts = {self.origin.bases[number].casts for number in self.candidate.sums}
+        if len(casts) > 1:
+            raise Declined(Reason.REST, "the parts are cast to dtypes that differ")
+        (after,) = casts
+        dtype = self.graph.type(self.source.value).dtype
+        passed = Base(
+            self.source.value,
+            self.source.lead,
+            shortened(dtype, (*self.source.casts, *after)),
+        )
+        for element in self.rest:
+            base = self.origin.base(int(element))
+            place, sign = self.origin.at[element], self.origin.sign[element]
+            if (base, place, sign) != (passed, start + element, 1):
+                raise Declined(
+                    Reason.REST,
+                    f"element {element} is element {place} of %{base.value}",
+                )
+        if self.turned[-1] != self.count - 1:
+            raise Declined(Reason.REST, f"element {self.turned[0]} is the first turned")
+        return after
+
+
+def shared_inside(
+    graph: Graph,
+    candidate: Candidate,
+    uses: Mapping[ValueId, Iterable[int]],
+    kept: Iterable[ValueId],
+) -> str | None:
+    """Which value inside is needed outside too."""
+    outputs = frozenset(kept)
+    for index in sorted(candidate.inside):
+        for out in graph.eqns[index].outs:
+            if out == candidate.root:
+                continue
+            if out in outputs:
+                return f"%{out} is an output"
+            others = [
+                user for user in uses.get(out, ()) if user not in candidate.inside
+            ]
+            if others:
+                reader = graph.eqns[others[0]]
+                return f"%{out} is read by {reader.op} to %{reader.outs[0]}"
+    return None
