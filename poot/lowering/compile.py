@@ -21,6 +21,7 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     dce,
     rope,
     rematerialize,
+    contraction_epilogue,
     *FUSING,
 )
 
