@@ -46,7 +46,7 @@ from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
     from poot import debug, nn, random, slots, testing
-    from poot.inspection import explain, profile
+    from poot.inspection import draw, explain, profile
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -76,6 +76,7 @@ __all__ = [
     "device_put",
     "devices",
     "disable_jit",
+    "draw",
     "effects_barrier",
     "errors",
     "eval_shape",
