@@ -25,6 +25,7 @@ from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.join_small import join_small
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
@@ -38,7 +39,13 @@ from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
 # Fusing leaves changes of shape that nobody reads, and equations where they stood.
-FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce, state_order)
+FUSING: tuple[Pass, ...] = (
+    fuse_rows,
+    fuse_pointwise,
+    dce,
+    state_order,
+    join_small,
+)
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,

@@ -40,6 +40,8 @@ class Reason(enum.Enum):
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
     READS_BOTH = "reads-both"
+    OVERWRITTEN = "overwritten"
+    PART_OF_WORD = "part-of-word"
     DEVICE = "device"
     SHARED = "shared"
     SIGN = "sign"
@@ -70,6 +72,8 @@ REASONS = {
     Reason.BOUNDARY: "its op cannot be part of the kernel",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
+    Reason.OVERWRITTEN: "the one writes over what the other reads",
+    Reason.PART_OF_WORD: "the block's rows are no whole words",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
     Reason.SIGN: "a product has the wrong sign",
