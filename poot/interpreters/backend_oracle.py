@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from poot.core.equation import ValueId
-from poot.core.errors import CheckError
+from poot.core.errors import CapabilityError, CheckError
 from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_unchecked
 from poot.core.types import Storage, TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import Lowered, lower, plan
+from poot.lowering.compile import Lowered, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
+
+if TYPE_CHECKING:
+    from poot.vulkan.profiler import Profiler
 
 
 class HostBuffer:
@@ -174,10 +177,22 @@ class OracleBackend:
         buffer.content()
 
     def lower(self, graph: Graph) -> Lowered:
-        return lower(graph, self.info)
+        return Lowered(graph, self.info)
 
     def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
         return OracleExecutable(graph, self.info, generic)
+
+    def start_profiling(self, profiler: Profiler) -> None:
+        raise CapabilityError(
+            "profiling takes a Vulkan device, whose clock times the kernels; here poot "
+            "calculates with NumPy on the host"
+        )
+
+    def stop_profiling(self, profiler: Profiler) -> None:
+        pass
+
+    def load_stored(self, lowered: Lowered) -> OracleExecutable:
+        return self.load(lowered.graph, generic=False)
 
     def clear_caches(self) -> None:
         clear_kernels()

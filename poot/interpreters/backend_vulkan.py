@@ -10,11 +10,13 @@ import numpy as np
 from poot.core.graph import Graph
 from poot.core.types import TensorType
 from poot.interpreters.backend import Buffer
-from poot.lowering.compile import Lowered, lower, plan
+from poot.lowering.compile import Lowered, plan
 from poot.lowering.kernels.cache import clear_kernels
+from poot.lowering.program import Program
 from poot.vulkan.device import Device, open_device
 from poot.vulkan.executable import Executable
 from poot.vulkan.memory import DeviceBuffer
+from poot.vulkan.program_store import ProgramStore
 
 
 class _HostMemory:
@@ -31,14 +33,22 @@ class _HostMemory:
         }
 
 
+def _payloads(graph: Graph) -> list[Any]:
+    """The constants of a graph, in the order in which programs number them."""
+    return [graph.payloads[value] for value in graph.consts]
+
+
 class VulkanBackend:
     """A Backend on one open device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.info = device.info
+        self._programs = ProgramStore(device.cache_folder, device.info)
         # Each blocking use comes through here, so nothing stands between.
         self.wait: Callable[[Any], None] = device.wait
+        self.start_profiling = device.start_profiling
+        self.stop_profiling = device.stop_profiling
 
     @classmethod
     def open(cls) -> Self:
@@ -69,12 +79,24 @@ class VulkanBackend:
         return None if held.host is None else np.asarray(_HostMemory(held, type))
 
     def lower(self, graph: Graph) -> Lowered:
-        return lower(graph, self.info)
+        return Lowered(graph, self.info)
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         program = plan(graph, self.info, generic=generic)
-        consts = [self._const(graph.payloads[value]) for value in graph.consts]
-        return Executable(self.device, program, consts)
+        return self._executable(program, _payloads(graph))
+
+    def load_stored(self, lowered: Lowered) -> Executable:
+        given = _payloads(lowered.source)
+        program = self._programs.find(lowered.source)
+        if program is not None:
+            return self._executable(program, given)
+        program, payloads = plan(lowered.graph, self.info), _payloads(lowered.graph)
+        if list(map(id, payloads)) == list(map(id, given)):
+            self._programs.keep(lowered.source, program)
+        return self._executable(program, payloads)
+
+    def _executable(self, program: Program, payloads: list[Any]) -> Executable:
+        return Executable(self.device, program, list(map(self._const, payloads)))
 
     def _const(self, payload: Any) -> DeviceBuffer:
         """The memory of a constant, which nobody may write to from now on."""

@@ -114,7 +114,7 @@ class JitFunction:
         with self._lock:
             compiled = self._compiled.get(signature)
             if compiled is None:
-                compiled = self._traced(signature).lower().compile()
+                compiled = self._traced(signature).compile()
                 self._compiled[signature] = compiled
             return compiled
 

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 def load(lowered: Lowered, *, generic: bool) -> Executable:
     """A lowered graph made ready; `generic`: by kernels that serve any shape."""
-    if holds(lowered.graph, HostCall):
+    if holds(lowered.source, HostCall):
         return HostedExecutable(
             lowered.graph, lambda part: load(backend().lower(part), generic=generic)
         )
-    executable = backend().load(lowered.graph, generic=generic)
-    if lowered.ring is None:
-        return executable
-    return RecordingExecutable(executable, lowered.ring)
+    if lowered.ring is not None:
+        executable = backend().load(lowered.graph, generic=generic)
+        return RecordingExecutable(executable, lowered.ring)
+    if generic:
+        return backend().load(lowered.graph, generic=True)
+    return backend().load_stored(lowered)
 
 
 class RecordingExecutable:

@@ -49,6 +49,16 @@ class Traced:
 
     def lower(self) -> Lowered:
         """Run the passes for the device in use."""
+        lowered = self._lowered()
+        assert lowered.graph is not None
+        return lowered
+
+    def compile(self) -> Compiled:
+        """Lower and compile; what an earlier process planned comes from the disk."""
+        return self._lowered().compile()
+
+    def _lowered(self) -> Lowered:
+        """Its passes run when they are needed."""
         lowered = backend().lower(self._trace.graph)
         return Lowered(self._trace, self._parameters, lowered)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from poot.core.errors import CompositeRefused
 from poot.core.graph import Graph
@@ -20,6 +21,7 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
@@ -55,6 +57,7 @@ PASSES: tuple[Pass, ...] = (
     dce,
     rope,
     rematerialize,
+    contraction_epilogue,
     *FUSING,
 )
 
@@ -80,28 +83,51 @@ _CUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lowered:
-    """A graph after the passes, and the report of what they did."""
+    """A graph for a device; the passes run when what they make is first asked for."""
 
-    graph: Graph
-    report: Report
-    # Where the records of the graph go, if it has any.
-    ring: Ring | None = None
+    source: Graph
+    info: DeviceInfo
+
+    @property
+    def graph(self) -> Graph:
+        """The graph after the passes."""
+        return self._made[0]
+
+    @property
+    def report(self) -> Report:
+        """What the passes did."""
+        return self._made[1]
+
+    @property
+    def ring(self) -> Ring | None:
+        """Where the records of the graph go, if it has any."""
+        return self._made[2] if holds(self.source, Record) else None
+
+    @cached_property
+    def _made(self) -> tuple[Graph, Report, Ring | None]:
+        return _lower(self.source, self.info)
 
 
 def lower(graph: Graph, info: DeviceInfo) -> Lowered:
-    """Run all passes over a graph for a device."""
+    """Run all passes over a graph for a device, here and now."""
+    lowered = Lowered(graph, info)
+    assert lowered.graph is not None
+    return lowered
+
+
+def _lower(graph: Graph, info: DeviceInfo) -> tuple[Graph, Report, Ring | None]:
     if holds(graph, HostCall):
         graph, records = run_passes((unwrap,), graph, info)
-        return Lowered(graph, Report(info.name, records, (_CUT,)))
+        return graph, Report(info.name, records, (_CUT,)), None
     ring = None
     if holds(graph, Record):
         graph, _ = run_passes((unwrap,), graph, info)
         graph, ring = with_ring(graph)
     lowered, records = run_passes(PASSES, graph, info)
     notes = () if ring is None else (str(ring),)
-    return Lowered(lowered, Report(info.name, records, notes), ring)
+    return lowered, Report(info.name, records, notes), ring
 
 
 def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:

@@ -1,7 +1,7 @@
-"""The driver's pipeline cache on disk, behind a header that poot verifies first.
+"""Files of bytes that poot keeps, behind a header that it verifies first.
 
-Drivers trust the bytes that they are given, so these must be what this very driver
-wrote: the header names the device and driver, and holds length and digest.
+Drivers trust the pipelines that they are given, so these must be what this very driver
+wrote: the header names what the bytes are of, and holds length and digest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import platformdirs
 
-_MAGIC = b"poot pipelines 1"
+_MAGIC = b"poot kept file 2"
 # Magic, identity digest, payload length, payload digest.
 _HEADER = struct.Struct("<16s32sQ32s")
 
@@ -26,7 +26,7 @@ def default_folder() -> Path:
 
 
 class DiskCache:
-    """One file of bytes, for one device and driver."""
+    """One file of bytes, of what `identity` names: a driver and device, say."""
 
     def __init__(self, folder: Path, identity: bytes) -> None:
         self._identity = hashlib.sha256(identity).digest()

@@ -39,6 +39,11 @@ class Reason(enum.Enum):
     LONG_ROW = "long-row"
     NOT_LAST_AXIS = "not-last-axis"
     BOUNDARY = "boundary"
+    SEVERAL_READERS = "several-readers"
+    CHANGED_SHAPE = "changed-shape"
+    KEPT = "kept"
+    TAKEN = "taken"
+    WIDENS = "widens"
     READS_BOTH = "reads-both"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
@@ -70,6 +75,11 @@ REASONS = {
     Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.SEVERAL_READERS: "too many values before it are read elsewhere too",
+    Reason.CHANGED_SHAPE: "its result is of another shape than what it reads",
+    Reason.KEPT: "what stands before it is an output of the graph too",
+    Reason.TAKEN: "another kernel computes it already",
+    Reason.WIDENS: "a wider copy would be stored of what is narrow",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
