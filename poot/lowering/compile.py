@@ -10,6 +10,7 @@ from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
+    attention,
     conv,
     cumulative,
     matmul,
@@ -21,6 +22,7 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.attention import find_attention
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
@@ -56,6 +58,9 @@ PASSES: tuple[Pass, ...] = (
     drop_barriers,
     dce,
     rope,
+    find_attention,
+    # What attention was made of stays, and nobody reads it.
+    dce,
     rematerialize,
     contraction_epilogue,
     *FUSING,
@@ -63,6 +68,7 @@ PASSES: tuple[Pass, ...] = (
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
+    attention,
     control,
     conv,
     cumulative,
