@@ -57,9 +57,9 @@ def test_boxes_show_arguments_composites_places_and_results() -> None:
     (row,) = [lines for kind, lines in found if lines[0].startswith("FusedRow(")]
     assert any("reduce[op=max" in line for line in row)
     assert any(" in result1[0:128]" in line for line in row)
-    (update,) = [lines for _, lines in found if lines[0].startswith("dynamic_update")]
-    assert any(" in state0[0:128]" in line for line in update)
-    assert any(line.startswith("update_slice_") for line in update)
+    (update,) = [lines for _, lines in found if "%3 f32[4,8] in state0[0:128]" in lines]
+    assert any("dynamic_update_slice(" in line for line in update)
+    assert update[-1].endswith(" 1x1x1")
     assert ("cache", "f32[4,8]", "state") in drawing.rows
     assert ("result 0", "f32[4,8]", "in place of cache") in drawing.rows
     assert repr(drawing).startswith("<drawing of step;")

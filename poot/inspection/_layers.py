@@ -188,10 +188,10 @@ def _placed(
         points = [(centers[first] - left, tops[layer_of[first]] + heights[first])]
         # Sideways in the gaps between layers only, where no box is.
         for box in chain[:-1]:
-            x, layer = centers[box] - left, layer_of[box]
+            x, level = centers[box] - left, layer_of[box]
             if box != first:
-                points.append((x, tops[layer]))
-            points.append((x, bottoms[layer]))
+                points.append((x, tops[level]))
+            points.append((x, bottoms[level]))
         last = chain[-1]
         points.append((centers[last] - left, tops[layer_of[last]]))
         routes.append(points)
