@@ -24,6 +24,7 @@ from poot.lowering.kernels import (
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
+from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
@@ -50,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     dce,
     rope,
     rematerialize,
+    dense_contraction,
     contraction_epilogue,
     *FUSING,
 )
