@@ -103,12 +103,11 @@ class _Reader:
         """The views and widening casts that make an operand, outermost first."""
         chain: list[Eqn] = []
         eqn = self.maker(operand)
-        while eqn is not None and not isinstance(eqn.inputs[0], Scalar):
-            if isinstance(eqn.op, Cast):
-                if not self.widens(eqn):
-                    return chain, (Reason.NARROWS, eqn.out)
-            elif not isinstance(eqn.op, VIEWS):
+        while eqn is not None and isinstance(eqn.op, (Cast, *VIEWS)):
+            if isinstance(eqn.inputs[0], Scalar):
                 break
+            if isinstance(eqn.op, Cast) and not self.widens(eqn):
+                return chain, (Reason.NARROWS, eqn.out)
             chain.append(eqn)
             eqn = self.maker(eqn.inputs[0])
         return chain, None
