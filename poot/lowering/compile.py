@@ -28,6 +28,7 @@ from poot.lowering.passes.attention import find_attention
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
+from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
@@ -64,6 +65,7 @@ PASSES: tuple[Pass, ...] = (
     # What attention was made of stays, and nobody reads it.
     dce,
     rematerialize,
+    dense_contraction,
     contraction_epilogue,
     *FUSING,
 )
