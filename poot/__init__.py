@@ -41,7 +41,7 @@ from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
     from poot import debug, nn, random, slots, testing
-    from poot.inspection import explain
+    from poot.inspection import draw, explain, profile
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -71,6 +71,7 @@ __all__ = [
     "device_put",
     "devices",
     "disable_jit",
+    "draw",
     "effects_barrier",
     "errors",
     "eval_shape",
@@ -91,6 +92,7 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "profile",
     "pure_callback",
     "random",
     "remat",
