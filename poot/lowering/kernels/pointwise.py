@@ -10,6 +10,7 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.errors import LimitError, LoweringError
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
+from poot.core.ops.contractions import DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -45,6 +46,7 @@ from poot.lowering.kernels.schedule import (
     choose_lanes,
     choose_schedule,
 )
+from poot.lowering.kernels.sections import is_sectioned, lower_sections
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
@@ -59,6 +61,9 @@ _MOST_ELEMENTS = (1 << 32) - (1 << 16)
 def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a region as one launch."""
     assert isinstance(eqn.op, Fused)
+    if is_sectioned(eqn.op.body):
+        lower_sections(ctx, eqn)
+        return
     operands = [ctx.view(operand) for operand in eqn.inputs]
     outs = [ctx.output(out) for out in eqn.outs]
     lower_region(ctx, eqn.op.body, operands, outs)
@@ -66,7 +71,7 @@ def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
 @lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
-@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32, Rope)
+@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32, Rope, DenseRowGather)
 def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan one primitive as a region of its own."""
     builder = Builder(composites=True)
