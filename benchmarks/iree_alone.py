@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cases import mlp_arguments, mlp_loss
+from cases import attention_arguments, causal_attention, mlp_arguments, mlp_loss
 from iree_vulkan import IreeFunction
 
 
@@ -40,7 +40,16 @@ def mlp_gradient(width: int) -> Callable[[], object]:
     return IreeFunction(gradient, mlp_arguments(width))
 
 
-CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient}
+def attention(length: int) -> Callable[[], object]:
+    """Causal, checked once."""
+    arguments = attention_arguments(length)
+    run = IreeFunction(lambda *xs: causal_attention(jnp, *xs), arguments)
+    expected = causal_attention(np, *(a.astype(np.float64) for a in arguments))
+    np.testing.assert_allclose(run.to_host(run()), expected, atol=2e-5, rtol=2e-5)
+    return run
+
+
+CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient, "attention": attention}
 
 
 def milliseconds(case: str, size: int, rounds: int) -> list[float]:
