@@ -46,7 +46,7 @@ from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
     from poot import debug, nn, random, slots, testing
-    from poot.inspection import explain
+    from poot.inspection import explain, profile
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -96,6 +96,7 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "profile",
     "pure_callback",
     "random",
     "remat",

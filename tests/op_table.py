@@ -7,6 +7,8 @@ from poot.core.dtypes import DType
 from poot.core.graph import Graph
 from poot.core.op import PrimitiveKey
 from tests import (
+    op_rows_attention,
+    op_rows_composite,
     op_rows_contraction,
     op_rows_control,
     op_rows_cumulative,
@@ -23,7 +25,9 @@ from tests.op_row import Case, OpRow
 ROWS: tuple[OpRow, ...] = (
     *op_rows_elementwise.ROWS,
     *op_rows_tensor.ROWS,
+    *op_rows_attention.ROWS,
     *op_rows_contraction.ROWS,
+    *op_rows_composite.ROWS,
     *op_rows_gather.ROWS,
     *op_rows_scatter.ROWS,
     *op_rows_cumulative.ROWS,

@@ -17,6 +17,7 @@ import poot
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.errors import CapabilityError
+from poot.core.ops.attention import Attention
 from poot.core.ops.composite import FusedRow
 from poot.core.ops.conv import Conv
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
@@ -47,7 +48,7 @@ MASKS: dict[str, dict[str, bool]] = {
     "no subgroup arithmetic": {"subgroup_arithmetic": False},
 }
 ACROSS_ELEMENTS = (
-    *(Reduce, ArgReduce, FusedRow),
+    *(Reduce, ArgReduce, FusedRow, Attention),
     *(MatMul, DotGeneral, IndexedMatMul, Conv),
 )
 

@@ -23,6 +23,7 @@ from tests.child_output import own_lines
 
 @pytest.fixture(autouse=True)
 def nothing_opened() -> Iterator[None]:
+    poot.clear_caches()
     use_backend(None)
     yield
     poot.clear_caches()

@@ -141,6 +141,21 @@ def test_most_counts_are_jaxs() -> None:
     )
 
 
+def test_most_large_counts_are_jaxs() -> None:
+    """JAX's, where it fuses no operations; else it decides otherwise itself."""
+    assert_mostly_equal(
+        {
+            str(mean): lambda R, J, key, mean=mean: R.poisson(key, mean, (MANY,))
+            for mean in (10.0, 100.0, 300.0, 1000.0, 5000.0)
+        }
+    )
+    very_large: dict[str, Draw] = {
+        str(mean): lambda R, J, key, mean=mean: R.poisson(key, mean, (MANY,))
+        for mean in (1e4, 1e5)
+    }
+    assert_mostly_equal(very_large, least=0.9995)
+
+
 # --- gamma and what follows from it -----------------------------------------
 
 

@@ -57,6 +57,8 @@ vkBeginCommandBuffer vkEndCommandBuffer
 vkCmdBindPipeline vkCmdPushConstants vkCmdDispatch vkCmdDispatchIndirect
 vkCmdCopyBuffer vkCmdFillBuffer vkCmdPipelineBarrier
 vkCreateSemaphore vkDestroySemaphore vkGetSemaphoreCounterValue vkWaitSemaphores
+vkCreateQueryPool vkDestroyQueryPool vkGetQueryPoolResults
+vkCmdResetQueryPool vkCmdWriteTimestamp
 """)
 
 # Structures that no function names, since they travel in pNext chains.

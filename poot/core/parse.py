@@ -230,24 +230,29 @@ class _GraphParser:
         reader, start = self.reader, self.statement
         outs = reader.separated("=", self._out)
         name = reader.expect("word")
+        op = self._op(name, reader.accept("["), start)
+        reader.take("(")
+        operands = reader.separated(")", self._operand)
+        self.eqns.append(Eqn(op, tuple(operands), tuple(outs)))
+        line = reader.line(start)
+        self.sources.append(Source("<graph text>", line, name))
+
+    def _op(self, name: str, has_parameters: bool, start: int) -> Op:
+        """The op of that name; its parameters, if any, come next."""
+        reader = self.reader
         if name not in OPS:
             known = ", ".join(OPS)
             raise reader.error(f"no op is called {name!r}; known: {known}", start)
         given = {}
-        if reader.accept("["):
+        if has_parameters:
             pairs = reader.separated("]", self._parameter)
             given = dict(pairs)
             if len(given) != len(pairs):
                 raise reader.error(f"{name} has a parameter twice", start)
-        reader.take("(")
-        operands = reader.separated(")", self._operand)
         try:
-            op = _make_op(OPS[name], given)
+            return _make_op(OPS[name], given)
         except (DTypeError, ParseError) as error:
             raise reader.error(error, start) from None
-        self.eqns.append(Eqn(op, tuple(operands), tuple(outs)))
-        line = reader.line(start)
-        self.sources.append(Source("<graph text>", line, name))
 
     def _operand(self) -> Operand:
         if self.reader.kind == "scalar":
@@ -273,7 +278,8 @@ class _GraphParser:
             items = reader.separated(")", self._item)
             is_named = items and all(isinstance(item, _Named) for item in items)
             return dict(items) if is_named else tuple(items)
-        return _Word(reader.expect("word"))
+        start, word = reader.start, reader.expect("word")
+        return self._op(word, True, start) if reader.accept("[") else _Word(word)
 
     def _item(self) -> Any:
         value = self._parameter_value()
@@ -366,7 +372,9 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
 
 
 def _is_of(value: Any, hint: Any) -> bool:
-    """Whether a parsed value has a type: an int, a string, a graph, or tuples."""
+    """Whether a parsed value has a type: an int, a string, an op, a graph, tuples."""
+    if hint is Op:
+        return isinstance(value, Op)
     if typing.get_origin(hint) is not tuple:
         return type(value) is hint
     items = typing.get_args(hint)

@@ -111,6 +111,8 @@ def _parameter(value: Any, indent: str) -> str:
             return json.dumps(name)
         case Parameters():
             return f"({_named(value, indent)})"
+        case Op():
+            return f"{value.name}[{_named(value, indent)}]"
     return print_graph(value, indent)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from poot.lowering.compile import Lowered
     from poot.lowering.device_info import DeviceInfo
     from poot.lowering.program import Program
+    from poot.vulkan.profiler import Profiler
 
 
 class Buffer(Protocol):
@@ -93,6 +94,12 @@ class Backend(Protocol):
 
     def load(self, graph: Graph, *, generic: bool) -> Executable:
         """Make a lowered graph ready; `generic`: by kernels that serve any shape."""
+
+    def start_profiling(self, profiler: Profiler) -> None:
+        """Let it know what calls take from now on; CapabilityError without a device."""
+
+    def stop_profiling(self, profiler: Profiler) -> None:
+        """Tell it no more."""
 
     def load_stored(self, lowered: Lowered) -> Executable:
         """The same, by what an earlier process planned if that was kept."""

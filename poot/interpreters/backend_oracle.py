@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from poot.core.equation import ValueId
-from poot.core.errors import CheckError
+from poot.core.errors import CapabilityError, CheckError
 from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_unchecked
 from poot.core.types import Storage, TensorType
@@ -18,6 +18,9 @@ from poot.lowering.compile import Lowered, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
+
+if TYPE_CHECKING:
+    from poot.vulkan.profiler import Profiler
 
 
 class HostBuffer:
@@ -178,6 +181,15 @@ class OracleBackend:
 
     def load(self, graph: Graph, *, generic: bool) -> OracleExecutable:
         return OracleExecutable(graph, self.info, generic)
+
+    def start_profiling(self, profiler: Profiler) -> None:
+        raise CapabilityError(
+            "profiling takes a Vulkan device, whose clock times the kernels; here poot "
+            "calculates with NumPy on the host"
+        )
+
+    def stop_profiling(self, profiler: Profiler) -> None:
+        pass
 
     def load_stored(self, lowered: Lowered) -> OracleExecutable:
         return self.load(lowered.graph, generic=False)

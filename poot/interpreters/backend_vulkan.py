@@ -47,6 +47,8 @@ class VulkanBackend:
         self._programs = ProgramStore(device.cache_folder, device.info)
         # Each blocking use comes through here, so nothing stands between.
         self.wait: Callable[[Any], None] = device.wait
+        self.start_profiling = device.start_profiling
+        self.stop_profiling = device.stop_profiling
 
     @classmethod
     def open(cls) -> Self:

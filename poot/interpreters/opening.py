@@ -62,7 +62,11 @@ def load_rules() -> None:
 
 # Public modules that load at their first use, and functions that stand in them.
 LAZY_MODULES = ("debug", "nn", "random", "slots", "testing")
-LAZY_FUNCTIONS = {"crosscheck": "testing", "explain": "inspection"}
+LAZY_FUNCTIONS = {
+    "crosscheck": "testing",
+    "explain": "inspection",
+    "profile": "inspection",
+}
 
 
 def lazily(name: str) -> Any:

@@ -10,6 +10,7 @@ from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
+    attention,
     conv,
     cumulative,
     matmul,
@@ -21,11 +22,14 @@ from poot.lowering.kernels import (
     update_slice,
     window,
 )
+from poot.lowering.passes.attention import find_attention
+from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.join_small import join_small
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
@@ -39,7 +43,13 @@ from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
 # Fusing leaves changes of shape that nobody reads, and equations where they stood.
-FUSING: tuple[Pass, ...] = (fuse_rows, fuse_pointwise, dce, state_order)
+FUSING: tuple[Pass, ...] = (
+    fuse_rows,
+    fuse_pointwise,
+    dce,
+    state_order,
+    join_small,
+)
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
@@ -48,12 +58,17 @@ PASSES: tuple[Pass, ...] = (
     drop_barriers,
     dce,
     rope,
+    find_attention,
+    # What attention was made of stays, and nobody reads it.
+    dce,
     rematerialize,
+    contraction_epilogue,
     *FUSING,
 )
 
 # Importing these has filled the table of lower rules.
 RULE_MODULES = (
+    attention,
     control,
     conv,
     cumulative,

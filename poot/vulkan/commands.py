@@ -176,6 +176,10 @@ class CommandList:
         """What one replay runs, as often as it runs it."""
         return _counted(self.buffers, self.steps)
 
+    def one_by_one(self) -> CommandList:
+        """The same with a barrier between any two launches or copies."""
+        return replace(self, buffers=tuple(map(_one_by_one, self.buffers)))
+
     def flow(self) -> Flow:
         following: set[tuple[int, int]] = set()
         polled: set[int] = set()
@@ -189,6 +193,15 @@ class CommandList:
             lines += [f"  {command}" for command in buffer]
             lines.append("}")
         return "\n".join([*lines, *_print_steps(self.steps, "")])
+
+
+def _one_by_one(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    found: list[Command] = []
+    for command in commands:
+        if found and not any(isinstance(c, Barrier) for c in (found[-1], command)):
+            found.append(Barrier())
+        found.append(command)
+    return tuple(found)
 
 
 def _counted(

@@ -43,10 +43,14 @@ VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU = 3
 VK_PIPELINE_BIND_POINT_COMPUTE = 1
 VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT = 2
 VK_PIPELINE_STAGE_ALL_COMMANDS_BIT = 65536
+VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT = 8192
 VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT = 2048
 VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT = 2
 VK_PIPELINE_STAGE_HOST_BIT = 16384
 VK_PIPELINE_STAGE_TRANSFER_BIT = 4096
+VK_QUERY_RESULT_64_BIT = 1
+VK_QUERY_RESULT_WAIT_BIT = 2
+VK_QUERY_TYPE_TIMESTAMP = 2
 VK_QUEUE_COMPUTE_BIT = 2
 VK_QUEUE_GRAPHICS_BIT = 1
 VK_SEMAPHORE_TYPE_TIMELINE = 1
@@ -147,6 +151,7 @@ STRUCTURE_TYPES: dict[str, int] = {
     "VkPipelineLayoutCreateInfo": 30,
     "VkPipelineShaderStageCreateInfo": 18,
     "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo": 1000225001,
+    "VkQueryPoolCreateInfo": 11,
     "VkSemaphoreCreateInfo": 9,
     "VkSemaphoreTypeCreateInfo": 1000207002,
     "VkSemaphoreWaitInfo": 1000207004,
@@ -244,6 +249,11 @@ DEVICE_FUNCTIONS = (
     "vkDestroySemaphore",
     "vkGetSemaphoreCounterValue",
     "vkWaitSemaphores",
+    "vkCreateQueryPool",
+    "vkDestroyQueryPool",
+    "vkGetQueryPoolResults",
+    "vkCmdResetQueryPool",
+    "vkCmdWriteTimestamp",
 )
 
 
@@ -292,3 +302,8 @@ class DeviceTable:
     vkDestroySemaphore: Callable[[int, int, Any], None]
     vkGetSemaphoreCounterValue: Callable[[int, int, Any], int]
     vkWaitSemaphores: Callable[[int, Any, int], int]
+    vkCreateQueryPool: Callable[[int, Any, Any, Any], int]
+    vkDestroyQueryPool: Callable[[int, int, Any], None]
+    vkGetQueryPoolResults: Callable[[int, int, int, int, int, Any, int, int], int]
+    vkCmdResetQueryPool: Callable[[int, int, int, int], None]
+    vkCmdWriteTimestamp: Callable[[int, int, int, int], None]

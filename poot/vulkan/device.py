@@ -36,7 +36,9 @@ from poot.vulkan.physical import (
 from poot.vulkan.pipelines import Pipelines
 from poot.vulkan.probe import keeps_subnormals32
 from poot.vulkan.probe_rounding import rounding32
+from poot.vulkan.profiler import Profiler
 from poot.vulkan.queue import Queue
+from poot.vulkan.timestamps import Clock
 from poot.vulkan.transfer import Bytes, Transfers
 
 # The DeviceInfo field that says whether a feature is wanted; others are, if offered.
@@ -80,6 +82,9 @@ class Device:
         self.cache_folder = cache_folder
         self.physical = physical
         self.info: DeviceInfo = replace(physical.info, **mask)
+        self.clock = Clock(physical.timestamp_bits, self.info.timestamp_period_ns)
+        # Those that get to know what calls take; more than one where blocks nest.
+        self.profilers: tuple[Profiler, ...] = ()
         self._retired: deque[Resources] = deque()
         self._adopted: set[Resources] = set()
         self._collecting = threading.Lock()
@@ -236,6 +241,23 @@ class Device:
     def memory_statistics(self) -> MemoryStatistics:
         """The state of the memory that arrays live in."""
         return self.arrays.statistics()
+
+    # --- profiling ----------------------------------------------------------
+
+    def start_profiling(self, profiler: Profiler) -> None:
+        """Let calls that begin from now on run with timestamps, and wait for them."""
+        self._check_alive()
+        if not self.clock.bits:
+            raise CapabilityError(
+                f"{self.info.name} writes no timestamps on queue family "
+                f"{self.queue_family}, so that nothing can be profiled on it"
+            )
+        with self._collecting:
+            self.profilers = (*self.profilers, profiler)
+
+    def stop_profiling(self, profiler: Profiler) -> None:
+        with self._collecting:
+            self.profilers = tuple(p for p in self.profilers if p is not profiler)
 
     # --- lifetimes ----------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,10 +30,12 @@ from poot.vulkan.control import Lowered, lower_control
 from poot.vulkan.emit import CommandPool, Emitter
 from poot.vulkan.memory import DeviceBuffer, Pool
 from poot.vulkan.pipelines import Pipeline
+from poot.vulkan.profiled import ProfiledReplay, timed
 from poot.vulkan.queue import Submission
 from poot.vulkan.recorder import record, work_limit
 from poot.vulkan.replay import make_ready, run_steps
 from poot.vulkan.slots import make_packer
+from poot.vulkan.timestamps import TimedEmitter, Timestamps
 
 if TYPE_CHECKING:
     from poot.vulkan.device import Device
@@ -59,7 +62,8 @@ class Resources:
         # Others may hold these too; here they outlive the replays that read them.
         self.consts: tuple[DeviceBuffer, ...] = ()
         self.pipelines: list[Pipeline] = []
-        self.command_pool: CommandPool | None = None
+        self.command_pools: list[CommandPool] = []
+        self.timestamps: list[Timestamps] = []
 
     @property
     def last_value(self) -> int:
@@ -75,10 +79,13 @@ class Resources:
             buffer.last_use = max(buffer.last_use, self.last_value)
         for buffer in self.buffers:
             buffer.close()
-        if self.command_pool is not None:
-            self.command_pool.close()
+        for pool in self.command_pools:
+            pool.close()
+        for timestamps in self.timestamps:
+            timestamps.close()
         self.device.pipelines.release(self.pipelines)
         self.contexts, self.buffers, self.pipelines = [], [], []
+        self.command_pools, self.timestamps = [], []
         self.consts = ()
 
 
@@ -113,6 +120,7 @@ class Executable:
         self._polls = bool(self.commands.polls)
         # Held by a call between its submissions, where it has several looks to take.
         self._driving = threading.Lock()
+        self._profiled: ProfiledReplay | None = None
         self._closed = True
         self._pack = make_packer(program.slots) if program.slots else None
         self._needed = _needed(program)
@@ -146,34 +154,58 @@ class Executable:
         }
         shared[Space.ARENA, 0] = arena
         layout = ContextLayout(program, plan, self.commands)
-        recorder = ContextRecorder(
-            self.commands,
-            plan,
-            layout,
-            held.pipelines,
-            shared,
-            metadata,
+        recorder_of = functools.partial(
+            ContextRecorder,
+            plan=plan,
+            layout=layout,
+            pipelines=held.pipelines,
+            shared=shared,
+            metadata=metadata,
             # The host reads results in place where memory is unified.
             host_reads=device.info.unified_memory or bool(program.witnesses),
         )
+        recorder = recorder_of(self.commands)
         small = len(self.commands.commands) <= _SMALL_COMMANDS
         count = _CONTEXTS_SMALL if small else _CONTEXTS_LARGE
         per_context = len(self.commands.buffers)
         queue = device.queue
-        held.command_pool = CommandPool(
-            queue.functions,
-            device.handle,
-            queue.family,
-            count * per_context,
-            resettable=False,
-        )
+        all_handles = self._command_buffers(count * per_context)
         for number in range(count):
             low = number * per_context
-            handles = held.command_pool.command_buffers[low : low + per_context]
+            handles = all_handles[low : low + per_context]
             context = self._make_context(layout, handles)
             context.following = (number + 1) % count
             emitters = [Emitter(queue.functions, handle) for handle in handles]
             recorder.record(context, emitters)
+        self._layout, self._recorder_of = layout, recorder_of
+
+    def _command_buffers(self, count: int) -> list[int]:
+        queue = self._queue
+        pool = CommandPool(
+            queue.functions, self.device.handle, queue.family, count, resettable=False
+        )
+        self._resources.command_pools.append(pool)
+        return pool.command_buffers
+
+    def _make_profiled(self) -> ProfiledReplay:
+        """One more context, whose recording has timestamps in it."""
+        device, functions = self.device, self.device.functions
+        commands = self.commands.one_by_one()
+        handles = self._command_buffers(len(commands.buffers))
+        timestamps = [
+            Timestamps(functions, device.handle, 2 * len(timed(buffer)))
+            for buffer in commands.buffers
+        ]
+        self._resources.timestamps += timestamps
+        context = self._make_context(self._layout, handles)
+        emitters = [
+            TimedEmitter(functions, handle, stamps)
+            for handle, stamps in zip(handles, timestamps, strict=True)
+        ]
+        self._recorder_of(commands).record(context, emitters)
+        return ProfiledReplay(
+            self._queue, device.clock, commands, context, handles, timestamps
+        )
 
     def _make_context(self, layout: ContextLayout, handles: Sequence[int]) -> Context:
         device, held = self.device, self._resources
@@ -264,6 +296,8 @@ class Executable:
     ) -> Completion | None:
         """Replay the next context; None after a wait for one that was busy."""
         queue = self._queue
+        if self.device.profilers:
+            return self._profile(used, scalars, results, parents)
         if self._polls:
             with self._driving:
                 context = self._contexts[self._turn]
@@ -315,6 +349,32 @@ class Executable:
         finally:
             # Made in any case, so that the packet is read before it is used again.
             completion = self._completion(context, parents)
+        return completion
+
+    def _profile(
+        self,
+        used: Sequence[DeviceBuffer],
+        scalars: Sequence[Any],
+        results: Sequence[DeviceBuffer],
+        parents: tuple[Completion, ...],
+    ) -> Completion:
+        """Replay with timestamps, and wait for it."""
+        queue = self._queue
+        with self._driving:
+            if self._profiled is None:
+                self._profiled = self._make_profiled()
+            replay = self._profiled
+            context = replay.context
+            queue.wait(context.value)
+            self._fill(context, used, scalars, results)
+
+            def look(word: int) -> int:
+                return context.packet[word // _WORD_BYTES]
+
+            try:
+                replay.run(self.label, look, self.device.profilers)
+            finally:
+                completion = self._completion(context, parents)
         return completion
 
     def _fill(

@@ -61,6 +61,8 @@ class PhysicalDevice:
     memory: MemoryLayout
     # The family that poot submits to; None where none computes.
     queue_family: int | None
+    # How many bits of a timestamp that family writes; 0: it writes none.
+    timestamp_bits: int
     pipeline_cache_uuid: bytes
     # Names of the boolean features that the driver offers.
     features: frozenset[str]
@@ -113,13 +115,17 @@ def _describe(instance: Instance, handle: int) -> PhysicalDevice:
     layout = choose_layout(types, unified=unified)
     info = _info(properties, features, kind, layout, unified)
     v13 = properties.v13
+    families = _families(instance, handle)
+    family = _compute_family(families)
+    bits = 0 if family is None else families[family].timestampValidBits
     return PhysicalDevice(
         instance=instance,
         handle=handle,
         info=info,
         extensions=extensions,
         memory=layout,
-        queue_family=_compute_family(instance, handle),
+        queue_family=family,
+        timestamp_bits=bits,
         pipeline_cache_uuid=bytes(properties.core.pipelineCacheUUID),
         features=features,
         varying_subgroups=v13.minSubgroupSize != v13.maxSubgroupSize,
@@ -225,14 +231,18 @@ def _memory_types(instance: Instance, handle: int) -> list[MemoryType]:
     ]
 
 
-def _compute_family(instance: Instance, handle: int) -> int | None:
-    """A family that computes and draws not (fewer engines behind it), else any."""
-    families = binding.enumerate_all(
+def _families(instance: Instance, handle: int) -> list[Any]:
+    found: list[Any] = binding.enumerate_all(
         "vkGetPhysicalDeviceQueueFamilyProperties",
         "VkQueueFamilyProperties",
         instance.functions.vkGetPhysicalDeviceQueueFamilyProperties,
         handle,
     )
+    return found
+
+
+def _compute_family(families: list[Any]) -> int | None:
+    """A family that computes and draws not (fewer engines behind it), else any."""
     computing = [
         (bool(family.queueFlags & VK_QUEUE_GRAPHICS_BIT), number)
         for number, family in enumerate(families)

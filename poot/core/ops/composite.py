@@ -51,7 +51,10 @@ class _Region(Composite):
 class Fused(_Region):
     """Elementwise and shape primitives, computed element by element of the results.
 
-    All results have one shape. Operands and results are those of `body`, in order.
+    Operands and results are those of `body`, in order. Results of one shape are
+    computed side by side; those of other shapes take turns in the same launch. A result
+    may be a DynamicUpdateSlice of an operand that nothing else in `body` reads: only
+    the block is computed, and written into the operand's place if that is free.
     """
 
     name: ClassVar[str] = "fused"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from poot.core import dtypes
+from poot.core.ops.attention import Attention
 from poot.core.ops.composite import Composite, Fused, FusedRow
+from poot.core.ops.contractions import ContractionEpilogue
 from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
 from poot.core.ops.rope import Rope
 from poot.core.oracle.evaluate import run
@@ -11,7 +13,8 @@ from poot.core.oracle.table import Arithmetic, Array, impl
 from poot.core.types import TensorType
 
 
-@impl.define(Fused, FusedRow, Rope, CountedLoop, FlagLoop, Switch)
+@impl.define(Attention, Fused, FusedRow, Rope, ContractionEpilogue)
+@impl.define(CountedLoop, FlagLoop, Switch)
 def _decomposed(
     op: Composite | CountedLoop | FlagLoop | Switch, arithmetic: Arithmetic, *xs: Array
 ) -> Array | tuple[Array, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poot.core.dtypes import DType
-from poot.lowering.kernels.region import Dim, Word
+from poot.lowering.kernels.region import Dim, Region, Word
 from poot.lowering.plan.layout import Layout
 
 # Elements of a chunk: what one lane loads at once where they stand side by side.
@@ -48,22 +48,29 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The result: element (split, batch, row, column)."""
+    """The results: element (head, split, batch, row, column).
+
+    With an epilogue this is where a result of each head would stand, and so where the
+    results of the epilogue do.
+    """
 
     dtype: DType
     indirect: bool
     bound: Dim
+    head: Dim
     split: Dim
     batch: tuple[Dim, ...]
     row: Walk
     column: Walk
     # Whether chunks along the columns are contiguous, whole and aligned.
     vector: bool
+    # Whether no chunk leaves the last axis of the columns.
+    keeps_chunks: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Indices (one a batch, the first batch axis) that pick what `right` reads there.
+    """Indices (one a batch, the first batch axis) that pick what the right one reads.
 
     The place along the right operand's first batch axis is the index, clamped to
     `count`.
@@ -79,9 +86,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """target[b, m, n] = sum over k of left[b, m, k] * right[b, n, k].
+    """target[h, b, m, n] = sum over k of left[b, m, k] * rights[h][b, n, k].
 
-    With several splits, split s sums k from s * span on.
+    With several splits, split s sums k from s * span on. With an epilogue the results
+    are its targets, each made of the elements of the heads at one place.
     """
 
     batch: tuple[Dim, ...]
@@ -89,7 +97,7 @@ class Contraction:
     n: Dim
     k: Dim
     left: Side
-    right: Side
+    rights: tuple[Side, ...]
     target: Target
     # The k of a split, and how many there are.
     span: Dim
@@ -97,6 +105,11 @@ class Contraction:
     # Upper bound of `span`, for the loops of kernels that serve all shapes.
     span_limit: int
     choice: Choice | None = None
+    epilogue: Region | None = None
+
+    @property
+    def heads(self) -> int:
+        return len(self.rights)
 
 
 class Words:

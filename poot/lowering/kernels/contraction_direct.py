@@ -9,8 +9,9 @@ from __future__ import annotations
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.contraction import CHUNK, Contraction
-from poot.lowering.kernels.contraction_io import Frame
+from poot.lowering.kernels.contraction_io import Frame, frames, tasks
 from poot.lowering.program import Kernel
+from poot.lowering.spirv.builder import KernelBuilder, Size, Variable
 
 _INVOCATIONS = 128
 
@@ -28,24 +29,35 @@ def direct_groups(m: int, n: int, info: DeviceInfo) -> int:
 
 
 @kernel_cache
-def direct_kernel(info: DeviceInfo, problem: Contraction) -> Kernel:
+def direct_kernel(info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
     width = _invocations(info)
-    frame = Frame("matmul_direct", info, problem, width)
-    k = frame.k
-    across = k.ceil_div(frame.n, CHUNK)
-    chunks = k.mul(frame.m, across)
-    with frame.workgroup(k.ceil_div(chunks, width)) as group:
+    k = KernelBuilder("matmul_direct", info, (width, 1, 1))
+
+    def tiles(frame: Frame) -> Size:
+        return k.ceil_div(k.mul(frame.m, k.ceil_div(frame.n, CHUNK)), width)
+
+    for frame, group in tasks(k, frames(k, problems), tiles):
+        across = k.ceil_div(frame.n, CHUNK)
         chunk = k.value(k.add(k.mul(group, width), k.local_index()))
-        with k.when(k.lt(chunk, chunks)):
+        with k.when(k.lt(chunk, k.mul(frame.m, across))):
             row = k.index_div(chunk, across)
             column = k.mul(k.index_rem(chunk, across), CHUNK)
-            sums = frame.zeros(CHUNK)
-            frame.left.find([row])
-            frame.right.find([k.add(column, c) for c in range(CHUNK)])
-            with k.loop(frame.depth, max_trips=problem.span_limit) as at:
-                a = frame.left.element(row, at)
-                columns = frame.right.along_outer(column, at)
-                for sum, b in zip(sums, columns, strict=True):
-                    frame.accumulate(sum, a, b)
-            frame.store(row, column, [sum.load() for sum in sums])
+            sums = _sums(frame, row, column)
+            frame.store(row, column, [[s.load() for s in head] for head in sums])
     return k.finish(f"direct {width}")
+
+
+def _sums(frame: Frame, row: Size, column: Size) -> list[list[Variable]]:
+    """The sums of neighbouring columns of a row, by head."""
+    k = frame.k
+    sums = [frame.zeros(CHUNK) for _ in frame.rights]
+    frame.left.find([row])
+    for right in frame.rights:
+        right.find([k.add(column, c) for c in range(CHUNK)])
+    with k.loop(frame.depth, max_trips=frame.problem.span_limit) as at:
+        a = frame.left.element(row, at)
+        for head, right in zip(sums, frame.rights, strict=True):
+            columns = right.along_outer(column, at)
+            for sum, b in zip(head, columns, strict=True):
+                frame.accumulate(sum, a, b)
+    return sums

@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 
+from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.contraction import CHUNK, Contraction, Side, Walk
+from poot.lowering.kernels.contraction_finish import Finish, neighbours
+from poot.lowering.kernels.coordinates import Coordinates, Linear
 from poot.lowering.kernels.elements import (
     clamped_index,
     load_run,
     store_element,
     store_run,
 )
+from poot.lowering.kernels.math import cast, form
 from poot.lowering.kernels.memory import load_element
 from poot.lowering.kernels.region import Dim
 from poot.lowering.program import Access
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value, Variable
-from poot.lowering.spirv.types import F32, F64, I32, I64, U32, U64, ScalarType
+from poot.lowering.spirv.types import ScalarType
+
+
+def accumulated(dtype: DType) -> DType:
+    """The dtype in which the products of a contraction to `dtype` are summed."""
+    if dtype.is_float:
+        return dtype.compute
+    if dtype.itemsize == 8:
+        return dtype
+    return dtypes.int32 if dtype.is_signed else dtypes.uint32
 
 
 def accumulator(dtype: DType) -> ScalarType:
-    """The type in which products are summed."""
-    if dtype.is_float:
-        return F64 if dtype.itemsize == 8 else F32
-    if dtype.itemsize == 8:
-        return I64 if dtype.is_signed else U64
-    return I32 if dtype.is_signed else U32
+    """The same as a type of kernels."""
+    return form(accumulated(dtype))
 
 
 class Frame:
-    """The kernel under construction, with its operands, sizes and workgroup's place."""
+    """One contraction of a kernel under construction, with the workgroup's place."""
 
-    def __init__(
-        self,
-        name: str,
-        info: DeviceInfo,
-        problem: Contraction,
-        workgroup: int,
-    ) -> None:
-        self.k = k = KernelBuilder(name, info, (workgroup, 1, 1))
+    def __init__(self, k: KernelBuilder, problem: Contraction, left: Pointer) -> None:
+        self.k = k
         self.problem = problem
-        left, right, target = problem.left, problem.right, problem.target
-        self._left = k.operand("left", Access.READ, indirect=left.indirect)
-        self._right = k.operand("right", Access.READ, indirect=right.indirect)
+        target = problem.target
+        self._left = left
+        self._rights = [
+            k.operand("right", Access.READ, indirect=right.indirect)
+            for right in problem.rights
+        ]
         if problem.choice is not None:
             indirect = problem.choice.indirect
             self._choice = k.operand("choice", Access.READ, indirect=indirect)
-        self._target = k.operand("target", Access.WRITE, indirect=target.indirect)
+        if problem.epilogue is None:
+            self._target = k.operand("target", Access.WRITE, indirect=target.indirect)
+        else:
+            self._finish = Finish(k, problem.epilogue)
         self.sum_type = accumulator(target.dtype)
         self.m, self.n = self.size(problem.m), self.size(problem.n)
+        self._sizes = [self.size(dim) for dim in problem.batch]
+        self._batches: Size = 1
+        for size in self._sizes:
+            self._batches = k.mul(self._batches, size)
 
     def size(self, dim: Dim) -> Size:
         return dim if isinstance(dim, int) else self.k.metadata(dim.number)
@@ -59,49 +70,43 @@ class Frame:
         """Where the element at `index` of a walk stands."""
         k = self.k
         place: Size = 0
+        for at, stride in self._along(walk, index):
+            place = k.add(place, k.mul(at, stride))
+        return place
+
+    def _along(self, walk: Walk, index: Size) -> Iterator[tuple[Size, Size]]:
+        """The place along each axis of a walk, last axis first, and its stride."""
+        k = self.k
         for axis in reversed(range(len(walk.strides))):
             stride = self.size(walk.strides[axis])
             at = index
             if axis > 0:
                 size = self.size(walk.sizes[axis])
                 at, index = k.index_rem(index, size), k.index_div(index, size)
-            place = k.add(place, k.mul(at, stride))
-        return place
+            yield at, stride
 
-    @contextmanager
-    def workgroup(self, tiles: Size) -> Iterator[Size]:
-        """The tile that the workgroup computes, one of `tiles` a batch and split.
+    def groups(self, tiles: Size) -> Size:
+        """Workgroups of the contraction, with `tiles` of them a batch and split."""
+        return self.k.mul(self.k.mul(self._batches, self.problem.splits), tiles)
 
-        Workgroups of the folded grid that are past the end skip the block.
-        """
-        k, problem = self.k, self.problem
-        sizes = [self.size(dim) for dim in problem.batch]
-        batches: Size = 1
-        for size in sizes:
-            batches = k.mul(batches, size)
-        number = k.workgroup_index()
-        total = k.mul(k.mul(batches, problem.splits), tiles)
-        with k.when(k.lt(number, total)):
-            self._enter(k.index_div(number, tiles), batches, sizes)
-            yield k.index_rem(number, tiles)
-
-    def _enter(self, group: Size, batches: Size, sizes: Sequence[Size]) -> None:
+    def enter(self, group: Size) -> None:
         """Find the split and batch at hand; group = split * batches + batch."""
         k, problem = self.k, self.problem
-        split = k.index_div(group, batches)
-        batch = k.index_rem(group, batches)
+        split = k.index_div(group, self._batches)
+        batch = k.index_rem(group, self._batches)
         span, depth = self.size(problem.span), self.size(problem.k)
         self.start = k.mul(split, span)
         self.depth = k.min(k.sub(depth, self.start), span)
         if problem.splits == 1:
             self.start, self.depth = 0, depth
-        places = self._places(batch, sizes)
+        places = self._places(batch)
         self.left = Reader(self, problem.left, self._left, places)
-        self.right = Reader(self, problem.right, self._right, self._chosen(places))
-        base = k.mul(split, self.size(problem.target.split))
-        for place, stride in zip(places, problem.target.batch, strict=True):
-            base = k.add(base, k.mul(place, self.size(stride)))
-        self._base = base
+        chosen = self._chosen(places)
+        self.rights = [
+            Reader(self, side, pointer, chosen)
+            for side, pointer in zip(problem.rights, self._rights, strict=True)
+        ]
+        self._split, self._at_batch = split, places
 
     def _chosen(self, places: list[Size]) -> list[Size]:
         """The right operand's place along each batch axis."""
@@ -115,13 +120,13 @@ class Frame:
         index = clamped_index(k, found, choice.dtype, self.size(choice.count))
         return [index, *places[1:]]
 
-    def _places(self, batch: Size, sizes: Sequence[Size]) -> list[Size]:
+    def _places(self, batch: Size) -> list[Size]:
         """The place along each batch axis."""
         places: list[Size] = []
-        for size in reversed(sizes[1:]):
+        for size in reversed(self._sizes[1:]):
             places.append(self.k.index_rem(batch, size))
             batch = self.k.index_div(batch, size)
-        if sizes:
+        if self._sizes:
             places.append(batch)
         return places[::-1]
 
@@ -132,23 +137,87 @@ class Frame:
     def accumulate(self, sum: Variable, a: Value, b: Value) -> None:
         sum.store(self.k.add(sum.load(), self.k.mul(a, b)))
 
-    def store(self, row: Size, column: Size, values: Sequence[Value]) -> None:
-        """Write neighbouring columns of a row, those that exist."""
+    # --- results ------------------------------------------------------------
+
+    def store(self, row: Size, column: Size, heads: Sequence[Sequence[Value]]) -> None:
+        """Write what the sums of each head are at neighbouring columns of a row.
+
+        Rows and columns that do not exist are left out.
+        """
         k, target = self.k, self.problem.target
-        values = [self._without_sign(value) for value in values]
-        bound = self.size(target.bound)
-        start = k.add(self._base, self.place(target.row, row))
+        sums = [[self._without_sign(value) for value in values] for values in heads]
         with k.when(k.lt(k.value(row), self.m)):
-            if target.vector and len(values) == CHUNK:
+            if self.problem.epilogue is not None:
                 with k.when(k.lt(k.value(column), self.n)):
-                    at = k.value(k.add(start, self.place(target.column, column)))
-                    store_run(k, self._target, target.dtype, at, values, bound)
+                    self._complete(k.value(row), k.value(column), sums)
                 return
-            for lane, value in enumerate(values):
-                here = k.add(column, lane)
-                with k.when(k.lt(k.value(here), self.n)):
-                    at = k.value(k.add(start, self.place(target.column, here)))
-                    store_element(k, self._target, target.dtype, at, value, bound)
+            base = k.mul(self._split, self.size(target.split))
+            for place, stride in zip(self._at_batch, target.batch, strict=True):
+                base = k.add(base, k.mul(place, self.size(stride)))
+            for head, values in enumerate(sums):
+                start = k.add(base, k.mul(head, self.size(target.head)))
+                start = k.add(start, self.place(target.row, row))
+                self._write(start, column, values)
+
+    def _write(self, start: Size, column: Size, values: Sequence[Value]) -> None:
+        k, target = self.k, self.problem.target
+        bound = self.size(target.bound)
+        if target.vector and len(values) == CHUNK:
+            with k.when(k.lt(k.value(column), self.n)):
+                at = k.value(k.add(start, self.place(target.column, column)))
+                store_run(k, self._target, target.dtype, at, values, bound)
+            return
+        for lane, value in enumerate(values):
+            here = k.add(column, lane)
+            with k.when(k.lt(k.value(here), self.n)):
+                at = k.value(k.add(start, self.place(target.column, here)))
+                store_element(k, self._target, target.dtype, at, value, bound)
+
+    def _complete(
+        self, row: Value, column: Value, heads: Sequence[Sequence[Value]]
+    ) -> None:
+        """Give the sums to the epilogue, rounded as results of their own are."""
+        k, target, lanes = self.k, self.problem.target, len(heads[0])
+        coordinates = Coordinates(k, lanes)
+        base = Linear()
+        for at, dim in zip(self._at_batch, target.batch, strict=True):
+            base = base.plus(coordinates.linear(at).times(_known(dim)))
+        base = base.plus(self._linear(coordinates, target.row, row))
+        if lanes == CHUNK:
+            coordinates.note_multiple(column, CHUNK)
+        first = self._linear(coordinates, target.column, column)
+        steps = [first]
+        stride = _known(target.column.strides[-1]) if target.column.strides else 0
+        for lane in range(1, lanes):
+            if target.keeps_chunks:
+                steps.append(first.plus(Linear((), stride * lane)))
+            else:
+                here = k.value(k.add(column, lane))
+                steps.append(self._linear(coordinates, target.column, here))
+        whole = target.vector and lanes == CHUNK
+        ragged = lanes > 1 and not (isinstance(self.n, int) and self.n % lanes == 0)
+        inside = [
+            k.lt(k.value(k.add(column, lane)), self.n) if ragged and lane else None
+            for lane in range(lanes)
+        ]
+        given = accumulated(target.dtype)
+        packs = [
+            tuple(cast(k, value, given, target.dtype) for value in values)
+            for values in heads
+        ]
+        places = neighbours(coordinates, base, steps)
+        self._finish.store(coordinates, places, packs, inside, whole)
+
+    def _linear(self, coordinates: Coordinates, walk: Walk, index: Size) -> Linear:
+        """Where the element at `index` of a walk stands."""
+        place = Linear()
+        for at, stride in self._along(walk, index):
+            assert isinstance(stride, int)
+            if stride == 1 and isinstance(at, Value):
+                multiple = coordinates.multiple(self.k.value(index))
+                coordinates.note_multiple(at, CHUNK if multiple % CHUNK == 0 else 1)
+            place = place.plus(coordinates.linear(at).times(stride))
+        return place
 
     def _without_sign(self, sum: Value) -> Value:
         """+0 for -0: some drivers drop the +0 that sums start from, others do not."""
@@ -156,6 +225,47 @@ class Frame:
             return sum
         zero = self.k.const(self.sum_type, 0)
         return self.k.select(self.k.eq(sum, zero), zero, sum)
+
+
+def _known(dim: Dim) -> int:
+    """A size of a contraction with an epilogue, whose kernel serves one shape."""
+    assert isinstance(dim, int)
+    return dim
+
+
+def frames(k: KernelBuilder, problems: Sequence[Contraction]) -> list[Frame]:
+    """The contractions that a kernel computes, which share the left operand."""
+    indirect = problems[0].left.indirect
+    left = k.operand("left", Access.READ, indirect=indirect)
+    return [Frame(k, problem, left) for problem in problems]
+
+
+def tasks(
+    k: KernelBuilder, all_frames: Sequence[Frame], tiles: Callable[[Frame], Size]
+) -> Iterator[tuple[Frame, Size]]:
+    """Each contraction with the tile of it that the workgroup computes, in a block.
+
+    There are `tiles` of them a batch and split; workgroups are dealt out to the
+    contractions in turn. Those of the folded grid that are past the end do nothing.
+    """
+    number = k.workgroup_index()
+    for frame in all_frames:
+        each = tiles(frame)
+        total = frame.groups(each)
+        with k.when(k.lt(number, total)):
+            frame.enter(k.index_div(number, each))
+            yield frame, k.index_rem(number, each)
+        if frame is not all_frames[-1]:
+            # Wraps where the number was lower, and then is past all totals.
+            number = k.value(k.sub(number, total))
+
+
+def move_up(sums: Sequence[Sequence[Sequence[Variable]]], rows: int) -> None:
+    """Put the sums of each row in the place of those `rows` before it."""
+    for target, source in zip(sums, sums[rows:], strict=False):
+        for into, head in zip(target, source, strict=True):
+            for variable, sum in zip(into, head, strict=True):
+                variable.store(sum.load())
 
 
 class Reader:

@@ -15,9 +15,9 @@ from itertools import chain
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.contraction import CHUNK, Contraction
-from poot.lowering.kernels.contraction_io import Frame
+from poot.lowering.kernels.contraction_io import Frame, Reader, frames, move_up, tasks
 from poot.lowering.program import Kernel
-from poot.lowering.spirv.builder import Size, Value, Variable
+from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
 
 # What a load costs a subgroup, in products of as many lanes (measured on lavapipe).
 _LOAD_COST = 50
@@ -51,28 +51,38 @@ class Block:
 
 
 @kernel_cache
-def lanes_kernel(info: DeviceInfo, problem: Contraction, block: Block) -> Kernel:
+def lanes_kernel(
+    info: DeviceInfo, problems: tuple[Contraction, ...], block: Block
+) -> Kernel:
     lanes = info.subgroup_size
-    frame = Frame("matmul_lanes", info, problem, lanes)
-    k = frame.k
+    k = KernelBuilder("matmul_lanes", info, (lanes, 1, 1))
+
     # Neighbouring workgroups share columns, which are far apart in memory: so they stay
     # in the cache. Rows are read in their order, which needs it less.
-    down = k.ceil_div(frame.m, block.rows)
-    across = k.ceil_div(frame.n, block.columns(lanes))
-    with frame.workgroup(k.mul(down, across)) as number:
+    def tiles(frame: Frame) -> Size:
+        across = k.ceil_div(frame.n, block.columns(lanes))
+        return k.mul(k.ceil_div(frame.m, block.rows), across)
+
+    for frame, number in tasks(k, frames(k, problems), tiles):
+        down = k.ceil_div(frame.m, block.rows)
         row = k.mul(k.index_rem(number, down), block.rows)
         first_column = k.mul(k.index_div(number, down), block.columns(lanes))
         column = k.add(first_column, k.mul(k.subgroup_lane(), CHUNK))
         columns = [k.add(column, lanes * CHUNK * i) for i in range(block.chunks)]
-        sums = [frame.zeros(block.chunks * CHUNK) for _ in range(block.rows)]
+        count = block.chunks * CHUNK
+        sums = [[frame.zeros(count) for _ in frame.rights] for _ in range(block.rows)]
         _sum(frame, sums, row, columns, block.step(lanes))
         _store(frame, sums, row, columns)
     return k.finish(f"lanes {block.rows}x{block.columns(lanes)}x{block.step(lanes)}")
 
 
+# By row, head and column.
+_Sums = list[list[list[Variable]]]
+
+
 def _sum(
     frame: Frame,
-    sums: list[list[Variable]],
+    sums: _Sums,
     first_row: Size,
     columns: Sequence[Size],
     step: int,
@@ -85,34 +95,38 @@ def _sum(
     my_inner = k.mul(k.index_div(lane, rows), CHUNK)
     places = [k.add(column, c) for column in columns for c in range(CHUNK)]
     frame.left.find(my_rows)
-    frame.right.find(places)
+    for right in frame.rights:
+        right.find(places)
     whole = k.mul(k.index_div(frame.depth, step), step)
     most = frame.problem.span_limit // step + 1
     with k.loop(whole, step=step, max_trips=most) as at:
         inner = k.add(at, my_inner)
         held = [frame.left.along_inner(row, inner) for row in my_rows]
         for part in range(step // CHUNK):
-            mine = _columns(frame, columns, k.add(at, part * CHUNK))
+            here = k.add(at, part * CHUNK)
+            mine = [_columns(k, right, columns, here) for right in frame.rights]
             _update(frame, sums, held, mine, part * rows)
     if isinstance(frame.depth, int) and frame.depth % step == 0:
         return
     with k.loop(frame.depth, start=whole, max_trips=step) as at:
         held = [[frame.left.element(row, at)] for row in my_rows]
-        mine = [[frame.right.element(place, at) for place in places]]
+        mine = [[[r.element(place, at) for place in places]] for r in frame.rights]
         _update(frame, sums, held, mine, 0)
 
 
-def _columns(frame: Frame, columns: Sequence[Size], at: Size) -> list[list[Value]]:
-    """The lane's part of the right operand, by CHUNK k and then by column."""
-    chunks = [frame.right.block(column, at) for column in columns]
+def _columns(
+    k: KernelBuilder, right: Reader, columns: Sequence[Size], at: Size
+) -> list[list[Value]]:
+    """The lane's part of a right operand, by CHUNK k and then by column."""
+    chunks = [right.block(column, at) for column in columns]
     return [list(chain.from_iterable(by_k)) for by_k in zip(*chunks, strict=True)]
 
 
 def _update(
     frame: Frame,
-    sums: list[list[Variable]],
+    sums: _Sums,
     held: list[list[Value]],
-    columns: list[list[Value]],
+    columns: list[list[list[Value]]],
     first_lane: int,
 ) -> None:
     """Add the products of some k; a lane holds the left operand of each of its rows.
@@ -122,28 +136,25 @@ def _update(
     """
     k = frame.k
     lanes = k.subgroup_size
-    for r, row_sums in enumerate(sums):
+    for r, heads in enumerate(sums):
         source = first_lane + r % lanes
         row = [k.subgroup_shuffle(value, source) for value in held[r // lanes]]
-        for c, sum in enumerate(row_sums):
-            total = sum.load()
-            for a, by_column in zip(row, columns, strict=True):
-                total = k.add(total, k.mul(a, by_column[c]))
-            sum.store(total)
+        for head_sums, mine in zip(heads, columns, strict=True):
+            for c, sum in enumerate(head_sums):
+                total = sum.load()
+                for a, by_column in zip(row, mine, strict=True):
+                    total = k.add(total, k.mul(a, by_column[c]))
+                sum.store(total)
 
 
-def _store(
-    frame: Frame, sums: list[list[Variable]], first_row: Size, columns: Sequence[Size]
-) -> None:
+def _store(frame: Frame, sums: _Sums, first_row: Size, columns: Sequence[Size]) -> None:
     """Write all rows, a few a round, moving the others up: stores are much code."""
     k = frame.k
-    few = min(len(sums), _STORED_ROWS)
+    few = min(len(sums), 1 if frame.problem.epilogue else _STORED_ROWS)
     with k.loop(len(sums), step=few) as done:
         for r in range(few):
             for chunk, column in enumerate(columns):
-                mine = sums[r][chunk * CHUNK : (chunk + 1) * CHUNK]
-                values = [sum.load() for sum in mine]
+                part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+                values = [[sum.load() for sum in head[part]] for head in sums[r]]
                 frame.store(k.add(first_row, k.add(done, r)), column, values)
-        for target, source in zip(sums, sums[few:], strict=False):
-            for into, sum in zip(target, source, strict=True):
-                into.store(sum.load())
+        move_up(sums, few)

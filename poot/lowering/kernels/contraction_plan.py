@@ -1,4 +1,4 @@
-"""How any contraction is laid out, split and given to a kernel.
+"""How contractions are laid out, split and given to a kernel.
 
 Operands are read where they stand: axes that one stride walks are merged, the others
 are taken apart by the kernel.
@@ -6,30 +6,29 @@ are taken apart by the kernel.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
-from poot.core import dtypes
 from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
 from poot.core.equation import ValueId
 from poot.core.errors import LimitError
+from poot.core.graph import Graph
 from poot.core.ops.elementwise import Binary, BinaryOp, Cast
 from poot.core.ops.shape import Reshape, Slice
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.contraction import (
+    CHUNK,
     Choice,
     Contraction,
     Side,
     Target,
     Words,
-    chunks_run,
     vector_axis,
 )
+from poot.lowering.kernels.contraction_io import accumulated
+from poot.lowering.kernels.contraction_roles import Roles, merged, size_of
 from poot.lowering.kernels.contraction_schedule import (
     SPLIT_STEP,
     Extent,
@@ -37,88 +36,63 @@ from poot.lowering.kernels.contraction_schedule import (
     choose,
     exchange_pays,
 )
+from poot.lowering.kernels.describe import Described, Held, describe
 from poot.lowering.kernels.elements import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View, collapse
+from poot.lowering.program import BufferRange
 
 # Partial sums that one pass adds up.
 _MAX_SPLITS = 24
-# Up to so many contracted axes, all their orders are tried.
-_MOST_ORDERED = 4
-
-
-class Axis(NamedTuple):
-    """An axis of a contraction: its size and its stride in each tensor, 0 if absent."""
-
-    size: int
-    left: int = 0
-    right: int = 0
-    target: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """The axes of a contraction by what they do, first axis first.
+class Epilogue:
+    """What is made of the heads' results, which are of the type `head`.
 
-    Batch axes are in all three tensors, rows in the left operand and the result,
-    columns in the right one and the result, contracted ones in both operands.
+    `body` takes as many of these as there are heads, and the extras.
     """
 
-    batch: tuple[Axis, ...]
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
+    body: Graph
+    extras: tuple[View | Scalar, ...]
+    head: TensorType
 
     @property
-    def exchanged(self) -> Roles:
-        """The same with the operands exchanged."""
-        groups = (self.batch, self.columns, self.rows, self.inner)
-        return Roles(
-            *(
-                tuple(Axis(a.size, a.right, a.left, a.target) for a in axes)
-                for axes in groups
-            )
-        )
+    def count(self) -> int:
+        """How many heads there are."""
+        return len(self.body.inputs) - len(self.extras)
+
+    def stored_as(self, dtypes: Sequence[DType]) -> Epilogue:
+        """With results in these dtypes."""
+        builder = Builder()
+        inputs = [builder.input(type) for type in self.body.input_types]
+        known = builder.inline(self.body, inputs)
+        for result, dtype in zip(self.body.results, dtypes, strict=True):
+            value = known[result]
+            if builder.type(value).dtype is not dtype:
+                (value,) = builder.emit(Cast(dtype), (value,))
+            builder.result(value)
+        return replace(self, body=builder.finish())
 
 
-def roles_of(
-    left: Layout, right: Layout, target: Layout, batch: int, rows: int, columns: int
-) -> Roles:
-    """Of [*batch, *rows, *k], [*batch, *columns, *k] and [*batch, *rows, *columns].
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Contractions of one shape, which one workgroup computes a tile of together.
 
-    `batch`, `rows` and `columns` count axes.
+    The strides of `roles` count from the offsets of the views; those of the target are
+    of a dense result of one head. Without an epilogue there is one head, and its result
+    is the only one of `outs`.
     """
-    shape = target.shape
-    first, second = batch + rows, batch + rows + columns
-    return Roles(
-        tuple(map(Axis, shape[:batch], left.strides, right.strides, target.strides)),
-        tuple(
-            Axis(size, left=a, target=c)
-            for size, a, c in zip(
-                shape[batch:first],
-                left.strides[batch:first],
-                target.strides[batch:first],
-                strict=True,
-            )
-        ),
-        tuple(
-            Axis(size, right=b, target=c)
-            for size, b, c in zip(
-                shape[first:second],
-                right.strides[batch : batch + columns],
-                target.strides[first:second],
-                strict=True,
-            )
-        ),
-        tuple(
-            map(
-                Axis,
-                left.shape[first:],
-                left.strides[first:],
-                right.strides[batch + columns :],
-            )
-        ),
-    )
+
+    rights: tuple[View, ...]
+    roles: Roles
+    outs: tuple[View, ...]
+    epilogue: Epilogue | None = None
+
+    @property
+    def head(self) -> TensorType:
+        """The type of each head's result."""
+        return self.outs[0].type if self.epilogue is None else self.epilogue.head
 
 
 def contract(
@@ -129,78 +103,67 @@ def contract(
     roles: Roles,
     choice: View | None = None,
 ) -> None:
-    """Emit the launches of a contraction into the dense `out`.
+    """Emit the launches of one contraction into the dense `out`.
 
-    The strides of `roles` count from the offsets of the views. With a `choice` the
-    place of `right` along the only batch axis is what the indices say.
+    With a `choice` the place of `right` along the only batch axis is what the indices
+    say.
     """
-    if _size(roles.inner) == 0:
-        ctx.copy(Scalar.of(0, out.dtype), out)
+    contract_parts(ctx, left, (Part((right,), roles, (out,)),), choice)
+
+
+def contract_parts(
+    ctx: PlanContext, left: View, parts: Sequence[Part], choice: View | None = None
+) -> None:
+    """Emit the launches of contractions that share the operand `left`."""
+    if size_of(parts[0].roles.inner) == 0:
+        for part in parts:
+            _without_sums(ctx, part)
         return
-    if choice is None:
-        roles = _batches_spread(roles)
-    roles = Roles(roles.batch, roles.rows, roles.columns, _ordered(roles.inner))
-    if choice is None and exchange_pays(_extent(roles), ctx.info):
-        left, right, roles = right, left, roles.exchanged
-    extent = _extent(roles)
+    parts = [replace(p, roles=p.roles.walked(choice is None)) for p in parts]
+    (first, *others) = parts
+    alone = not others and len(first.rights) == 1 and choice is None
+    if alone and exchange_pays(_extent(parts), ctx.info):
+        (right,) = first.rights
+        parts = [replace(first, rights=(left,), roles=first.roles.exchanged)]
+        left = right
+    extent = _extent(parts)
     schedule = choose(extent, ctx.info)
     splits = _splits(extent.k, schedule, ctx.info)
-    target = _target(ctx, out, splits, schedule, _stores_chunks(roles))
-    problem = _Problem(ctx, left, right, target, out.size, roles, choice)
-    problem.launch(schedule, splits)
-    if target is not out:
-        _combine(ctx, target, out, splits)
+    plans = [_PartPlan.of(ctx, part, schedule, splits) for part in parts]
+    _launch(ctx, left, plans, schedule, splits, choice)
+    for plan in plans:
+        plan.combine(ctx)
 
 
-def _size(axes: Sequence[Axis]) -> int:
-    return math.prod(axis.size for axis in axes)
+def _without_sums(ctx: PlanContext, part: Part) -> None:
+    """Sums of nothing are zeros."""
+    zero = Scalar.of(0, part.head.dtype)
+    if part.epilogue is None:
+        ctx.copy(zero, part.outs[0])
+        return
+    zeros = []
+    for _ in part.rights:
+        zeros.append(ctx.scratch(part.head))
+        ctx.copy(zero, zeros[-1])
+    ctx.run(part.epilogue.body, (*zeros, *part.epilogue.extras), part.outs)
 
 
-def _extent(roles: Roles) -> Extent:
-    inner = _merged(roles.inner, "right")
+def _extent(parts: Sequence[Part]) -> Extent:
+    """Of all parts, as if their columns stood side by side."""
+    roles = parts[0].roles
+    dense = all(
+        merged(part.roles.inner, head).strides[-1:] == (1,)
+        for part in parts
+        for head in range(len(part.rights))
+    )
     return Extent(
-        _size(roles.rows),
-        _size(roles.columns),
-        _size(roles.inner),
-        _size(roles.batch),
-        inner.strides[-1:] == (1,),
+        size_of(roles.rows),
+        sum(size_of(part.roles.columns) for part in parts),
+        size_of(roles.inner),
+        size_of(roles.batch),
+        dense,
+        max(len(part.rights) for part in parts),
     )
-
-
-def _merged(axes: Sequence[Axis], side: str) -> Layout:
-    """How one tensor walks some axes, merged where one stride does."""
-    sizes = tuple(axis.size for axis in axes)
-    strides = tuple(getattr(axis, side) for axis in axes)
-    return collapse(sizes, Layout(sizes, strides))[1][0]
-
-
-def _batches_spread(roles: Roles) -> Roles:
-    """Batches that share an operand as rows or columns of one: blocks fill better."""
-    batch: list[Axis] = []
-    rows: list[Axis] = []
-    columns: list[Axis] = []
-    for axis in roles.batch:
-        kind = rows if axis.right == 0 else columns if axis.left == 0 else batch
-        kind.append(axis)
-    return Roles(
-        tuple(batch), (*rows, *roles.rows), (*columns, *roles.columns), roles.inner
-    )
-
-
-def _ordered(inner: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The contracted axes in the order that is easiest to walk for both operands."""
-    axes = tuple(axis for axis in inner if axis.size != 1)
-
-    def effort(order: tuple[Axis, ...]) -> tuple[int, int]:
-        walks = [_merged(order, side) for side in ("left", "right")]
-        dense = sum(walk.strides[-1:] == (1,) for walk in walks)
-        return sum(len(walk.strides) for walk in walks), -dense
-
-    if len(axes) <= _MOST_ORDERED:
-        return min(itertools.permutations(axes), key=effort)
-    by_left = tuple(sorted(axes, key=lambda axis: -axis.left))
-    by_right = tuple(sorted(axes, key=lambda axis: -axis.right))
-    return min(axes, by_left, by_right, key=effort)
 
 
 def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:
@@ -214,97 +177,201 @@ def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:
     return splits
 
 
-def _stores_chunks(roles: Roles) -> bool:
-    """Whether chunks along the columns of the result are contiguous and aligned."""
-    others = [axis.target for axis in (*roles.batch, *roles.rows) if axis.size > 1]
-    return chunks_run(_merged(roles.columns, "target"), others)
+@dataclass(frozen=True, slots=True)
+class _PartPlan:
+    """A part, and where the kernel writes.
+
+    That is `outs` of the part; or sums that are still to be combined; or elements that
+    the device cannot store next to others as they are.
+    """
+
+    part: Part
+    targets: tuple[View, ...]
+    described: Described | None
+    # Whether the sums of the splits are still to be added, and the epilogue to be run.
+    is_partial: bool
+    splits: int
+
+    @classmethod
+    def of(
+        cls, ctx: PlanContext, part: Part, schedule: Schedule, splits: int
+    ) -> _PartPlan:
+        head, heads = part.head, len(part.rights)
+        sums = accumulated(head.dtype)
+        # Small elements are stored by whole words only, where the device wants that.
+        by_word = part.roles.stores_chunks and schedule.kind != "dot"
+        if splits > 1:
+            shape = (heads, splits, *head.shape)
+            scratch = ctx.scratch(TensorType(shape, sums))
+            return cls(part, (scratch,), None, True, splits)
+        if part.epilogue is None:
+            (out,) = part.outs
+            if needs_words(out.dtype, ctx.info) and not by_word:
+                scratch = ctx.scratch(TensorType((1, 1, *head.shape), sums))
+                return cls(part, (scratch,), None, True, 1)
+            return cls(part, part.outs, None, False, 1)
+        targets = tuple(
+            ctx.scratch(TensorType(out.shape, accumulated(out.dtype)))
+            if needs_words(out.dtype, ctx.info) and not by_word
+            else out
+            for out in part.outs
+        )
+        described = _described(part.epilogue, targets)
+        return cls(part, targets, described, False, 1)
+
+    def combine(self, ctx: PlanContext) -> None:
+        """Add up the splits' sums, round them and run the epilogue."""
+        if self.is_partial:
+            self._add_up(ctx)
+            return
+        for target, out in zip(self.targets, self.part.outs, strict=True):
+            if target is not out:
+                builder = Builder()
+                value = builder.input(target.type)
+                builder.result(*builder.emit(Cast(out.dtype), (value,)))
+                ctx.run(builder.finish(), (target,), (out,))
+
+    def _add_up(self, ctx: PlanContext) -> None:
+        builder = Builder()
+        (sums,) = self.targets
+        operand, head = builder.input(sums.type), self.part.head
+        totals = []
+        for number in range(len(self.part.rights)):
+            pieces = [
+                self._piece(builder, operand, number, split)
+                for split in range(self.splits)
+            ]
+            total = pieces[0]
+            for piece in pieces[1:]:
+                (total,) = builder.emit(Binary(BinaryOp.ADD), (total, piece))
+            if sums.dtype is not head.dtype:
+                (total,) = builder.emit(Cast(head.dtype), (total,))
+            totals.append(total)
+        epilogue = self.part.epilogue
+        if epilogue is None:
+            builder.result(totals[0])
+            ctx.run(builder.finish(), (sums,), self.part.outs)
+            return
+        types = epilogue.body.input_types[len(totals) :]
+        extras = [builder.input(type) for type in types]
+        known = builder.inline(epilogue.body, [*totals, *extras])
+        for result in epilogue.body.results:
+            builder.result(known[result])
+        ctx.run(builder.finish(), (sums, *epilogue.extras), self.part.outs)
+
+    def _piece(
+        self, builder: Builder, operand: ValueId, head: int, split: int
+    ) -> ValueId:
+        """The sums of one head over one split."""
+        (piece,) = builder.emit(Slice(0, head, head + 1), (operand,))
+        (piece,) = builder.emit(Slice(1, split, split + 1), (piece,))
+        return builder.emit(Reshape(self.part.head.shape), (piece,))[0]
+
+    @property
+    def operands(self) -> tuple[View | BufferRange, ...]:
+        """What the kernel gets for this part, the left operand and indices aside."""
+        read = () if self.described is None else self.described.buffers
+        return (*read, *self.targets)
+
+    @property
+    def reads(self) -> tuple[BufferRange, ...]:
+        extras = () if self.described is None else self.described.reads
+        return (*(right.touched for right in self.part.rights), *extras)
 
 
-def _target(
-    ctx: PlanContext, out: View, splits: int, schedule: Schedule, by_chunks: bool
-) -> View:
-    """Where the kernel writes: `out`, or sums that are still to be combined."""
-    dtype = _sum_dtype(out.dtype)
-    if splits > 1:
-        return ctx.scratch(TensorType((splits, *out.shape), dtype))
-    # Small elements are stored by whole words only, where the device wants that.
-    by_word = by_chunks and schedule.kind != "dot"
-    if needs_words(out.dtype, ctx.info) and not by_word:
-        return ctx.scratch(TensorType(out.shape, dtype))
-    return out
+def _described(epilogue: Epilogue, targets: Sequence[View]) -> Described:
+    wanted = epilogue.stored_as([target.dtype for target in targets])
+    heads = [Held(epilogue.head) for _ in range(epilogue.count)]
+    return describe(wanted.body, [*heads, *epilogue.extras], targets, CHUNK)
 
 
-def _sum_dtype(dtype: DType) -> DType:
-    """The dtype in which partial sums are kept."""
-    if dtype.is_float:
-        return dtype.compute
-    if dtype.itemsize == 8:
-        return dtype
-    return dtypes.int32 if dtype.is_signed else dtypes.uint32
+def _launch(
+    ctx: PlanContext,
+    left: View,
+    plans: Sequence[_PartPlan],
+    schedule: Schedule,
+    splits: int,
+    choice: View | None,
+) -> None:
+    # What passes make serves one shape.
+    words = Words(ctx.generic and plans[0].part.epilogue is None)
+    problems = tuple(
+        _Problem(ctx, words, left, plan, choice).describe(schedule, splits)
+        for plan in plans
+    )
+    groups = flops = 0
+    for plan in plans:
+        roles = plan.part.roles
+        m, n, k = map(size_of, (roles.rows, roles.columns, roles.inner))
+        batches = size_of(roles.batch)
+        groups += schedule.groups(ctx.info, m, n) * batches * splits
+        flops += 2 * m * n * k * batches * len(plan.part.rights)
+    indices = [] if choice is None else [choice]
+    operands: list[View | BufferRange] = [left]
+    reads = [left.touched, *(index.touched for index in indices)]
+    for plan in plans:
+        operands += [*plan.part.rights, *indices, *plan.operands]
+        reads += plan.reads
+    ctx.emit(
+        schedule.kernel(ctx.info, problems),
+        operands,
+        groups,
+        metadata=words.words,
+        flops=flops,
+        reads=reads,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """A contraction that is ready to be launched."""
+    """A part that is described to a kernel."""
 
     ctx: PlanContext
+    words: Words
     left: View
-    right: View
-    target: View
-    # Elements of one split's results.
-    results: int
-    roles: Roles
+    plan: _PartPlan
     choice: View | None
 
-    def launch(self, schedule: Schedule, splits: int) -> None:
-        ctx, roles = self.ctx, self.roles
-        words = Words(ctx.generic)
-        m, n, k = map(_size, (roles.rows, roles.columns, roles.inner))
+    def describe(self, schedule: Schedule, splits: int) -> Contraction:
+        words, roles, described = self.words, self.plan.part.roles, self.plan.described
+        rights = self.plan.part.rights
+        m, n, k = map(size_of, (roles.rows, roles.columns, roles.inner))
         sizes, batch = self._batch()
-        most = schedule.max_span(ctx.info)
+        most = schedule.max_span(self.ctx.info)
         span = k if splits == 1 else -(-k // (splits * SPLIT_STEP)) * SPLIT_STEP
-        problem = Contraction(
+        return Contraction(
             tuple(words.dim(size) for size in sizes),
             words.dim(m),
             words.dim(n),
             words.dim(k),
-            self._side(words, self.left, "left", roles.rows, batch[0]),
-            self._side(words, self.right, "right", roles.columns, batch[1]),
-            self._stored(words, batch[2]),
+            self._side(self.left, "left", batch[0]),
+            tuple(
+                self._side(right, head, batch[2 + head])
+                for head, right in enumerate(rights)
+            ),
+            self._stored(batch[1], splits),
             words.dim(span),
             splits,
-            most if ctx.generic else span,
-            self._chosen(words),
-        )
-        kernel, per_batch = schedule.kernel(ctx.info, problem, m, n)
-        choice = [] if self.choice is None else [self.choice]
-        ctx.emit(
-            kernel,
-            (self.left, self.right, *choice, self.target),
-            per_batch * math.prod(sizes) * splits,
-            metadata=words.words,
-            flops=2 * m * n * k * math.prod(sizes),
+            most if self.ctx.generic else span,
+            self._chosen(),
+            None if described is None else described.region,
         )
 
     def _batch(self) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-        """Sizes, and the strides in each tensor, of the batch axes, merged."""
-        axes = self.roles.batch
+        """Sizes of the batch axes, merged, and their strides: left, target, rights."""
+        axes = self.plan.part.roles.batch
         sizes = tuple(axis.size for axis in axes)
-        strides = [tuple(axis[i] for axis in axes) for i in (1, 2, 3)]
+        sides = ("left", "target", *range(len(self.plan.part.rights)))
+        strides = [tuple(axis.stride(side) for axis in axes) for side in sides]
         if self.choice is not None:
             return sizes, strides
-        sizes, merged = collapse(sizes, *(Layout(sizes, by) for by in strides))
-        return sizes, [layout.strides for layout in merged]
+        sizes, walks = collapse(sizes, *(Layout(sizes, by) for by in strides))
+        return sizes, [layout.strides for layout in walks]
 
-    def _side(
-        self,
-        words: Words,
-        view: View,
-        side: str,
-        outer_axes: Sequence[Axis],
-        batch: tuple[int, ...],
-    ) -> Side:
-        outer, inner = _merged(outer_axes, side), _merged(self.roles.inner, side)
+    def _side(self, view: View, side: str | int, batch: tuple[int, ...]) -> Side:
+        words, roles = self.words, self.plan.part.roles
+        outer = merged(roles.rows if side == "left" else roles.columns, side)
+        inner = merged(roles.inner, side)
         return Side(
             view.dtype,
             self.ctx.indirect(view),
@@ -316,21 +383,27 @@ class _Problem:
             vector_axis(view.layout.offset, batch, outer, inner),
         )
 
-    def _stored(self, words: Words, batch: tuple[int, ...]) -> Target:
-        target, roles = self.target, self.roles
+    def _stored(self, batch: tuple[int, ...], splits: int) -> Target:
+        """The target of sums, or where a head's result would stand."""
+        target, part, words = self.plan.targets[0], self.plan.part, self.words
+        partial, roles = self.plan.is_partial, part.roles
+        dtype = target.dtype if partial else part.head.dtype
+        results = part.head.size
         return Target(
-            target.dtype,
+            dtype,
             self.ctx.indirect(target),
             words.dim(target.bound),
-            words.dim(self.results),
+            words.dim(results * splits),
+            words.dim(results),
             tuple(words.dim(stride) for stride in batch),
-            words.walk(_merged(roles.rows, "target")),
-            words.walk(_merged(roles.columns, "target")),
-            _stores_chunks(roles),
+            words.walk(merged(roles.rows, "target")),
+            words.walk(merged(roles.columns, "target")),
+            roles.stores_chunks,
+            roles.keeps_chunks,
         )
 
-    def _chosen(self, words: Words) -> Choice | None:
-        view = self.choice
+    def _chosen(self) -> Choice | None:
+        view, words = self.choice, self.words
         if view is None:
             return None
         return Choice(
@@ -339,25 +412,5 @@ class _Problem:
             words.dim(view.bound),
             words.dim(view.layout.offset),
             words.dim(view.layout.strides[0]),
-            words.dim(self.right.shape[0]),
+            words.dim(self.plan.part.rights[0].shape[0]),
         )
-
-
-def _combine(ctx: PlanContext, parts: View, out: View, splits: int) -> None:
-    """Add up the splits' sums and round to the result's dtype."""
-    builder = Builder()
-    operand = builder.input(parts.type)
-    total = operand
-    if splits > 1:
-        shape = out.shape
-        pieces: list[ValueId] = []
-        for s in range(splits):
-            (piece,) = builder.emit(Slice(0, s, s + 1), (operand,))
-            pieces.append(*builder.emit(Reshape(shape), (piece,)))
-        total = pieces[0]
-        for piece in pieces[1:]:
-            (total,) = builder.emit(Binary(BinaryOp.ADD), (total, piece))
-    if parts.dtype is not out.dtype:
-        (total,) = builder.emit(Cast(out.dtype), (total,))
-    builder.result(total)
-    ctx.run(builder.finish(), (parts,), (out,))

@@ -38,10 +38,12 @@ class Extent:
     batches: int = 1
     # Whether neighbouring k of a column stand side by side.
     inner_is_dense: bool = False
+    # Results that are summed together at each place.
+    heads: int = 1
 
     @property
     def products(self) -> int:
-        return self.m * self.n * self.k * self.batches
+        return self.m * self.n * self.k * self.batches * self.heads
 
     @property
     def turned(self) -> Extent:
@@ -71,19 +73,24 @@ class Schedule:
         trips = info.max_loop_trips - spare
         return max(trips * per_trip // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
 
-    def kernel(
-        self, info: DeviceInfo, problem: Contraction, m: int, n: int
-    ) -> tuple[Kernel, int]:
-        """The kernel and its workgroups a batch and split."""
+    def kernel(self, info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
         if self.kind == "direct":
-            return direct_kernel(info, problem), direct_groups(m, n, info)
+            return direct_kernel(info, problems)
         if self.kind == "dot":
-            return dot_kernel(info, problem), dot_groups(m, n, info)
+            return dot_kernel(info, problems)
         if self.kind == "lanes":
-            groups = self.block.count(m, n, info.subgroup_size)
-            return lanes_kernel(info, problem, self.block), groups
-        kernel = tile_kernel(info, problem, self.tile)
-        return kernel, tile_groups(m, n, self.tile)
+            return lanes_kernel(info, problems, self.block)
+        return tile_kernel(info, problems, self.tile)
+
+    def groups(self, info: DeviceInfo, m: int, n: int) -> int:
+        """The workgroups of a batch and split."""
+        if self.kind == "direct":
+            return direct_groups(m, n, info)
+        if self.kind == "dot":
+            return dot_groups(m, n, info)
+        if self.kind == "lanes":
+            return self.block.count(m, n, info.subgroup_size)
+        return tile_groups(m, n, self.tile)
 
 
 def choose(extent: Extent, info: DeviceInfo) -> Schedule:
@@ -96,10 +103,11 @@ def choose(extent: Extent, info: DeviceInfo) -> Schedule:
             return Schedule("dot")
     if _takes_lanes(info):
         return Schedule("lanes", _block(extent, info.subgroup_size))
-    fitting = [tile for tile in _TILES if _fits(tile, info)]
+    fitting = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
     if not fitting:
         raise LimitError(
-            f"matmul: the smallest tile needs {_TILES[-1].shared_bytes(8)} B of shared "
+            f"matmul: the smallest tile needs "
+            f"{_TILES[-1].shared_bytes(8, extent.heads)} B of shared "
             f"memory and {_TILES[-1].invocations} invocations; {info.name} has "
             f"{info.max_shared_bytes} and {info.max_workgroup_invocations}"
         )
@@ -140,13 +148,18 @@ def _block(extent: Extent, lanes: int) -> Block:
     """The results of a subgroup: many, unless most would lie past the ends."""
     if extent.products < _MANY_PRODUCTS:
         return _SMALL_BLOCK
-    fitting = [b for b in _BLOCKS if b.rows % lanes == 0 or lanes % b.rows == 0]
+    fitting = [
+        b
+        for b in _BLOCKS
+        if (b.rows % lanes == 0 or lanes % b.rows == 0)
+        and (b.chunks * extent.heads <= 2 or b is _BLOCKS[-1])
+    ]
     return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
 
 
-def _fits(tile: Tile, info: DeviceInfo) -> bool:
+def _fits(tile: Tile, info: DeviceInfo, heads: int) -> bool:
     return (
-        tile.shared_bytes(8) <= info.max_shared_bytes
+        tile.shared_bytes(8, heads) <= info.max_shared_bytes
         and tile.invocations <= info.max_workgroup_invocations
         and tile.invocations <= info.max_workgroup_size[0]
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.contraction import CHUNK, Contraction
-from poot.lowering.kernels.contraction_io import Frame, Reader
+from poot.lowering.kernels.contraction_io import Frame, Reader, frames, move_up, tasks
 from poot.lowering.program import Kernel
-from poot.lowering.spirv.builder import Shared, Size, Value, Variable
+from poot.lowering.spirv.builder import KernelBuilder, Shared, Size, Value, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Tile:
     def invocations(self) -> int:
         return self.rows * self.columns // CHUNK**2
 
-    def shared_bytes(self, itemsize: int) -> int:
-        return self.depth * (self.rows + self.columns) * itemsize
+    def shared_bytes(self, itemsize: int, heads: int = 1) -> int:
+        return self.depth * (self.rows + heads * self.columns) * itemsize
 
     def __str__(self) -> str:
         return f"tile {self.rows}x{self.columns}x{self.depth}"
@@ -38,61 +39,99 @@ def tile_groups(m: int, n: int, tile: Tile) -> int:
 
 
 @kernel_cache
-def tile_kernel(info: DeviceInfo, problem: Contraction, tile: Tile) -> Kernel:
-    frame = Frame("matmul_tile", info, problem, tile.invocations)
-    k = frame.k
-    left = k.shared(frame.sum_type, tile.depth * tile.rows)
-    right = k.shared(frame.sum_type, tile.depth * tile.columns)
-    tiles_n = k.ceil_div(frame.n, tile.columns)
+def tile_kernel(
+    info: DeviceInfo, problems: tuple[Contraction, ...], tile: Tile
+) -> Kernel:
+    k = KernelBuilder("matmul_tile", info, (tile.invocations, 1, 1))
+    all_frames = frames(k, problems)
+    heads = max(problem.heads for problem in problems)
+    ty = all_frames[0].sum_type
+    left = k.shared(ty, tile.depth * tile.rows)
+    rights = [k.shared(ty, tile.depth * tile.columns) for _ in range(heads)]
     across = tile.columns // CHUNK
     my_row = k.mul(k.index_div(k.local_index(), across), CHUNK)
     my_column = k.mul(k.index_rem(k.local_index(), across), CHUNK)
-    with frame.workgroup(k.mul(k.ceil_div(frame.m, tile.rows), tiles_n)) as number:
+
+    def tiles(frame: Frame) -> Size:
+        tiles_n = k.ceil_div(frame.n, tile.columns)
+        return k.mul(k.ceil_div(frame.m, tile.rows), tiles_n)
+
+    for frame, number in tasks(k, all_frames, tiles):
+        tiles_n = k.ceil_div(frame.n, tile.columns)
         row = k.mul(k.index_div(number, tiles_n), tile.rows)
         column = k.mul(k.index_rem(number, tiles_n), tile.columns)
-        sums = [frame.zeros(CHUNK) for _ in range(CHUNK)]
-        parts = (
-            (frame.left, left, tile.rows, row, frame.m),
-            (frame.right, right, tile.columns, column, frame.n),
-        )
-        fills = [Fill(frame, tile, *part) for part in parts]
-        most = problem.span_limit // tile.depth + 1
-        with k.loop(frame.depth, step=tile.depth, max_trips=most) as at:
-            for fill in fills:
-                fill.run(at)
-            k.barrier()
-            for i in range(tile.depth):
-                _update(
-                    frame,
-                    sums,
-                    left,
-                    k.add(my_row, i * tile.rows),
-                    right,
-                    k.add(my_column, i * tile.columns),
-                )
-            k.barrier()
-        for r, row_sums in enumerate(sums):
-            values = [sum.load() for sum in row_sums]
-            at_row = k.add(row, k.add(my_row, r))
-            frame.store(at_row, k.add(column, my_column), values)
+        place = _Place(row, column, my_row, my_column)
+        sums = _sums(frame, tile, left, rights, place)
+        _store(frame, sums, k.add(row, my_row), k.add(column, my_column))
     return k.finish(str(tile))
+
+
+class _Place(NamedTuple):
+    """Where a workgroup's tile begins, and the results of an invocation in it."""
+
+    row: Size
+    column: Size
+    my_row: Size
+    my_column: Size
+
+
+# Of an invocation: by row, head and column.
+_Sums = list[list[list[Variable]]]
+
+
+def _sums(
+    frame: Frame, tile: Tile, left: Shared, rights: Sequence[Shared], place: _Place
+) -> _Sums:
+    k = frame.k
+    sums = [[frame.zeros(CHUNK) for _ in frame.rights] for _ in range(CHUNK)]
+    fills = [Fill(frame, tile, frame.left, left, tile.rows, place.row, frame.m)]
+    for reader, shared in zip(frame.rights, rights, strict=False):
+        part = (reader, shared, tile.columns, place.column, frame.n)
+        fills.append(Fill(frame, tile, *part))
+    most = frame.problem.span_limit // tile.depth + 1
+    with k.loop(frame.depth, step=tile.depth, max_trips=most) as at:
+        for fill in fills:
+            fill.run(at)
+        k.barrier()
+        for i in range(tile.depth):
+            _update(frame, tile, sums, left, rights, place, i)
+        k.barrier()
+    return sums
 
 
 def _update(
     frame: Frame,
-    sums: list[list[Variable]],
+    tile: Tile,
+    sums: _Sums,
     left: Shared,
-    row: Size,
-    right: Shared,
-    column: Size,
+    rights: Sequence[Shared],
+    place: _Place,
+    i: int,
 ) -> None:
-    """Add the outer product of CHUNK rows and CHUNK columns at one k."""
+    """Add the outer product of CHUNK rows and CHUNK columns of each head at one k."""
     k = frame.k
+    row = k.add(place.my_row, i * tile.rows)
+    column = k.add(place.my_column, i * tile.columns)
     rows = [left.load(k.add(row, r)) for r in range(CHUNK)]
-    columns = [right.load(k.add(column, c)) for c in range(CHUNK)]
-    for row_sums, a in zip(sums, rows, strict=True):
-        for sum, b in zip(row_sums, columns, strict=True):
-            frame.accumulate(sum, a, b)
+    for head, right in enumerate(rights[: len(frame.rights)]):
+        columns = [right.load(k.add(column, c)) for c in range(CHUNK)]
+        for row_sums, a in zip(sums, rows, strict=True):
+            for sum, b in zip(row_sums[head], columns, strict=True):
+                frame.accumulate(sum, a, b)
+
+
+def _store(frame: Frame, sums: _Sums, row: Size, column: Size) -> None:
+    """Write all rows, one a round if an epilogue makes it much code."""
+    k = frame.k
+    if frame.problem.epilogue is None:
+        for r, heads in enumerate(sums):
+            values = [[sum.load() for sum in head] for head in heads]
+            frame.store(k.add(row, r), column, values)
+        return
+    with k.loop(CHUNK) as done:
+        values = [[sum.load() for sum in head] for head in sums[0]]
+        frame.store(k.add(row, done), column, values)
+        move_up(sums, 1)
 
 
 class Fill:

@@ -12,7 +12,8 @@ from poot.core.equation import Eqn
 from poot.core.ops.conv import Conv
 from poot.core.ops.shape import Pad
 from poot.core.types import TensorType
-from poot.lowering.kernels.contraction_plan import Axis, Roles, contract
+from poot.lowering.kernels.contraction_plan import contract
+from poot.lowering.kernels.contraction_roles import Axis, Roles
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View
 from poot.lowering.plan.rules import lower

@@ -158,7 +158,10 @@ def describe(
     lanes: int,
     generic: bool = False,
 ) -> Described:
-    """The Region that computes the results of `body`, which are of one shape."""
+    """The Region that computes the results of `body`, which are of one shape.
+
+    Results beyond `outs` are scalars, which the kernel asks for as numbers.
+    """
     return _Describer(body, operands, Dims(lanes, generic)).describe(outs)
 
 
@@ -216,7 +219,7 @@ class _Describer:
                 alignment_of(out),
                 out.range.space in INDIRECT_SPACES,
             )
-            for value, out in zip(body.results, outs, strict=True)
+            for value, out in zip(body.results[: len(outs)], outs, strict=True)
         )
         region = Region(
             tuple(where.space in INDIRECT_SPACES for where in self._buffers),
@@ -225,6 +228,7 @@ class _Describer:
             targets,
             self.dims.of(self._shape(body.results[0])),
             self.dims(body.result_types[0].size),
+            tuple(self._refs[value] for value in body.results[len(outs) :]),
         )
         words = tuple(self.dims.words)
         return Described(region, words, tuple(self._buffers), tuple(self.reads))

@@ -1,54 +1,65 @@
-"""MatMul, DotGeneral and IndexedMatMul: which axes play which role."""
+"""Contractions and composites of them: which axes play which role."""
 
 from __future__ import annotations
 
-from poot.core.equation import Eqn
+from collections.abc import Sequence
+
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand
+from poot.core.extract import extract
+from poot.core.op import Op
+from poot.core.ops.contractions import ContractionEpilogue
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
-from poot.lowering.kernels.contraction_plan import Axis, Roles, contract, roles_of
+from poot.core.types import TensorType
+from poot.lowering.kernels.contraction_plan import (
+    Epilogue,
+    Part,
+    contract,
+    contract_parts,
+)
+from poot.lowering.kernels.contraction_roles import Axis, Roles, roles_of
 from poot.lowering.plan.context import PlanContext
-from poot.lowering.plan.layout import View
+from poot.lowering.plan.layout import Layout, View
 from poot.lowering.plan.rules import lower
 
 
-def _views(ctx: PlanContext, eqn: Eqn) -> list[View]:
-    """The operands, of which none is a literal: all have axes, or are copied."""
-    views = []
-    for operand in eqn.inputs:
-        view = ctx.view(operand)
-        views.append(view if isinstance(view, View) else ctx.dense(operand))
-    return views
+def _view(ctx: PlanContext, operand: Operand) -> View:
+    """An operand that has axes, or is copied: a literal has none."""
+    view = ctx.view(operand)
+    return view if isinstance(view, View) else ctx.dense(operand)
 
 
-@lower.define(MatMul)
-def _lower_matmul(ctx: PlanContext, eqn: Eqn) -> None:
-    left, right = _views(ctx, eqn)
-    out, batch = ctx.output(eqn.out), len(left.shape) - 2
-    turned = right.layout.transpose((*range(batch), batch + 1, batch))
-    roles = roles_of(left.layout, turned, out.layout, batch, 1, 1)
-    contract(ctx, left, right, out, roles)
-
-
-@lower.define(DotGeneral)
-def _lower_dot_general(ctx: PlanContext, eqn: Eqn) -> None:
-    op = eqn.op
+def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Roles:
+    """The axes of heads of one op, which all make a dense result of one type."""
+    target = Layout.dense(made.shape)
+    if isinstance(op, MatMul):
+        batch = len(left.shape) - 2
+        order = (*range(batch), batch + 1, batch)
+        turned = [right.layout.transpose(order) for right in rights]
+        return roles_of(left.layout, turned, target, batch, 1, 1)
     assert isinstance(op, DotGeneral)
-    left, right = _views(ctx, eqn)
-    out = ctx.output(eqn.out)
-    rows, columns = op.lhs_free(len(left.shape)), op.rhs_free(len(right.shape))
-    roles = roles_of(
+    rows, columns = op.lhs_free(len(left.shape)), op.rhs_free(len(rights[0].shape))
+    order = (*op.rhs_batch, *columns, *op.rhs_contracting)
+    return roles_of(
         left.layout.transpose((*op.lhs_batch, *rows, *op.lhs_contracting)),
-        right.layout.transpose((*op.rhs_batch, *columns, *op.rhs_contracting)),
-        out.layout,
+        [right.layout.transpose(order) for right in rights],
+        target,
         len(op.lhs_batch),
         len(rows),
         len(columns),
     )
-    contract(ctx, left, right, out, roles)
+
+
+@lower.define(MatMul, DotGeneral)
+def _lower_contraction(ctx: PlanContext, eqn: Eqn) -> None:
+    left, right = (_view(ctx, operand) for operand in eqn.inputs)
+    out = ctx.output(eqn.out)
+    contract(ctx, left, right, out, _roles(eqn.op, left, [right], out.type))
 
 
 @lower.define(IndexedMatMul)
 def _lower_indexed_matmul(ctx: PlanContext, eqn: Eqn) -> None:
-    x, w, idx = _views(ctx, eqn)
+    x, w, idx = (_view(ctx, operand) for operand in eqn.inputs)
     out = ctx.output(eqn.out)
     (rows, k), n = x.shape, w.shape[2]
     by_row, by_k = x.layout.strides
@@ -60,3 +71,39 @@ def _lower_indexed_matmul(ctx: PlanContext, eqn: Eqn) -> None:
         (Axis(k, by_k, by_inner),),
     )
     contract(ctx, x, w, out, roles, idx)
+
+
+@lower.define(ContractionEpilogue)
+def _lower_epilogue(ctx: PlanContext, eqn: Eqn) -> None:
+    op = eqn.op
+    assert isinstance(op, ContractionEpilogue)
+    sources, weights, extras = op.parts(eqn.inputs)
+    left = _view(ctx, sources[0])
+    rights = [_view(ctx, operand) for operand in weights]
+    given = tuple(map(ctx.view, extras))
+    parts = []
+    for heads, results in op.head_groups():
+        outs = tuple(ctx.output(eqn.outs[number]) for number in results)
+        if outs[0].size:
+            parts.append(_part(op, left, rights, given, heads, results, outs))
+    contract_parts(ctx, left, parts)
+
+
+def _part(
+    op: ContractionEpilogue,
+    left: View,
+    rights: Sequence[View],
+    extras: tuple[View | Scalar, ...],
+    heads: Sequence[int],
+    results: Sequence[int],
+    outs: tuple[View, ...],
+) -> Part:
+    """What is made of some heads, on which nothing else depends."""
+    body = op.body
+    inputs = [body.inputs[number] for number in heads]
+    inputs += body.inputs[len(op.heads) :]
+    made = extract(body, inputs, [body.results[number] for number in results])
+    mine = tuple(rights[number] for number in heads)
+    head = body.type(inputs[0])
+    roles = _roles(op.heads[heads[0]], left, mine, head)
+    return Part(mine, roles, outs, Epilogue(made, extras, head))

@@ -45,6 +45,7 @@ from poot.lowering.kernels.schedule import (
     choose_lanes,
     choose_schedule,
 )
+from poot.lowering.kernels.sections import is_sectioned, lower_sections
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
@@ -59,6 +60,9 @@ _MOST_ELEMENTS = (1 << 32) - (1 << 16)
 def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan a region as one launch."""
     assert isinstance(eqn.op, Fused)
+    if is_sectioned(eqn.op.body):
+        lower_sections(ctx, eqn)
+        return
     operands = [ctx.view(operand) for operand in eqn.inputs]
     outs = [ctx.output(out) for out in eqn.outs]
     lower_region(ctx, eqn.op.body, operands, outs)

@@ -263,3 +263,5 @@ class Region:
     # Of all results.
     shape: tuple[Dim, ...]
     total: Dim
+    # Values of one element that the kernel asks for besides.
+    numbers: tuple[Ref, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from poot.core import dtypes
 from poot.core.dtypes import DType, Scalar
@@ -21,8 +21,9 @@ from poot.lowering.kernels.scatter_rows import (
     started,
     write_units,
 )
+from poot.lowering.plan.blocks import BlockAxis, block_axes
 from poot.lowering.plan.context import PlanContext
-from poot.lowering.plan.layout import View, dense_strides
+from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import Access, Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Value
@@ -39,7 +40,7 @@ def lower_update_slice(ctx: PlanContext, eqn: Eqn) -> None:
     target = started(ctx, eqn)
     if not ctx.type(update).size:
         return
-    axes = _axes(whole, block)
+    axes = block_axes(whole, block)
 
     def plan(target: View, update: View) -> None:
         _plan_block(ctx, axes, starts, target, update)
@@ -48,36 +49,9 @@ def lower_update_slice(ctx: PlanContext, eqn: Eqn) -> None:
     write_units(ctx, plan, target, ctx.dense(update), width, dtypes.uint32)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Axes of a block that are walked as one.
-
-    The first of them is axis `number` of the target, along which the block starts at 0
-    to `room`. Steps are those in the target, in elements.
-    """
-
-    number: int
-    size: int
-    step: int
-    room: int
-    start_step: int
-
-
-def _axes(whole: Sequence[int], block: Sequence[int]) -> list[_Axis]:
-    """An axis that the block spans is walked with that before; the last step is 1."""
-    axes: list[_Axis] = []
-    places = zip(block, whole, dense_strides(whole), strict=True)
-    for number, (size, limit, step) in enumerate(places):
-        if axes and size == limit:
-            axes[-1] = replace(axes[-1], size=axes[-1].size * size, step=step)
-        else:
-            axes.append(_Axis(number, size, step, limit - size, step))
-    return axes
-
-
 def _plan_block(
     ctx: PlanContext,
-    axes: Sequence[_Axis],
+    axes: Sequence[BlockAxis],
     starts: Sequence[Operand],
     target: View,
     update: View,

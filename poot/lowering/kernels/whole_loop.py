@@ -16,6 +16,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, ValueId
 from poot.core.errors import LimitError
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.composite import Fused
 from poot.core.ops.indexing import DynamicSlice
 from poot.core.ops.loops import INDEX, CountedLoop, StateLoop
@@ -89,10 +90,16 @@ def element_step(op: StateLoop) -> Step | None:
     return step if _stays_in_place(step) else None
 
 
+def _is_pointwise(op: Op) -> bool:
+    if isinstance(op, Fused):
+        return all(isinstance(eqn.op, POINTWISE) for eqn in op.body.eqns)
+    return isinstance(op, POINTWISE)
+
+
 def _step_graph(op: StateLoop) -> Graph | None:
     """The body in primitives, with rows as slices; None if it has others."""
     body = op.body
-    if not all(isinstance(eqn.op, (Fused, *POINTWISE)) for eqn in body.eqns):
+    if not all(_is_pointwise(eqn.op) for eqn in body.eqns):
         return None
     builder = Builder(composites=True)
     rows = op.rows if isinstance(op, CountedLoop) else 0

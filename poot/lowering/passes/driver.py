@@ -38,8 +38,23 @@ class Reason(enum.Enum):
     OPERAND_SHAPE = "operand-shape"
     LONG_ROW = "long-row"
     NOT_LAST_AXIS = "not-last-axis"
+    NO_PEAK = "no-peak"
+    OTHER_TOTAL = "other-total"
+    SHARES_USED = "shares-used"
+    SHARES_CHANGED = "shares-changed"
+    NO_PRODUCTS = "no-products"
+    SCORES_USED = "scores-used"
+    OTHER_AXES = "other-axes"
+    OTHER_DTYPE = "other-dtype"
     BOUNDARY = "boundary"
+    SEVERAL_READERS = "several-readers"
+    CHANGED_SHAPE = "changed-shape"
+    KEPT = "kept"
+    TAKEN = "taken"
+    WIDENS = "widens"
     READS_BOTH = "reads-both"
+    OVERWRITTEN = "overwritten"
+    PART_OF_WORD = "part-of-word"
     DEVICE = "device"
     SHARED = "shared"
     SIGN = "sign"
@@ -67,9 +82,24 @@ REASONS = {
     Reason.OPERAND_SHAPE: "an operand does not repeat along whole rows or columns",
     Reason.LONG_ROW: "the rows are so long and few that they are reduced in stages",
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
+    Reason.NO_PEAK: "what exp takes is not below the largest of the same scores",
+    Reason.OTHER_TOTAL: "the exponentials are not divided by their own sum",
+    Reason.SHARES_USED: "the exponentials or shares are read elsewhere too",
+    Reason.SHARES_CHANGED: "the shares are changed before they weigh the values",
+    Reason.NO_PRODUCTS: "no contraction of queries and keys gives the scores",
+    Reason.SCORES_USED: "the scores are read elsewhere too",
+    Reason.OTHER_AXES: "its axes are not those of queries, keys and values",
+    Reason.OTHER_DTYPE: "it is not of a dtype that the kernel takes",
     Reason.BOUNDARY: "its op cannot be part of the kernel",
+    Reason.SEVERAL_READERS: "too many values before it are read elsewhere too",
+    Reason.CHANGED_SHAPE: "its result is of another shape than what it reads",
+    Reason.KEPT: "what stands before it is an output of the graph too",
+    Reason.TAKEN: "another kernel computes it already",
+    Reason.WIDENS: "a wider copy would be stored of what is narrow",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
+    Reason.OVERWRITTEN: "the one writes over what the other reads",
+    Reason.PART_OF_WORD: "the block's rows are no whole words",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
     Reason.SIGN: "a product has the wrong sign",

@@ -121,8 +121,10 @@ class _FrameMaker:
         """Whether what computes a value can write to a target that stands anywhere."""
         if target.space is not Space.ROW or target.offset == 0:
             return True
-        op = self.graph.eqns[self.definitions[value]].op
-        return isinstance(op, (Fused, *ELEMENTWISE))
+        eqn = self.graph.eqns[self.definitions[value]]
+        if updated_operand(eqn, value) is not None:
+            return False
+        return isinstance(eqn.op, (Fused, *ELEMENTWISE))
 
     def _place_inputs(self) -> None:
         slot_end = 0

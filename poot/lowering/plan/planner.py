@@ -13,6 +13,7 @@ from poot.core.errors import (
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Composite, Fused, FusedRow
+from poot.core.ops.contractions import ContractionEpilogue
 from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import lifetimes, place, relocate
@@ -129,10 +130,11 @@ def _as_view(ctx: PlanContext, eqn: Eqn) -> bool:
 
 
 def _named(op: Op) -> str:
-    """The op, a region with the ops in it."""
-    if not isinstance(op, Fused | FusedRow):
+    """The op, a composite with the ops in it."""
+    if not isinstance(op, Fused | FusedRow | ContractionEpilogue):
         return str(op)
-    inner = [str(eqn.op) for eqn in op.body.eqns]
+    heads = op.heads if isinstance(op, ContractionEpilogue) else ()
+    inner = [str(each) for each in (*heads, *(eqn.op for eqn in op.body.eqns))]
     more = ["…"] if len(inner) > _MOST_NAMES else []
     return f"{type(op).__name__}({', '.join(inner[:_MOST_NAMES] + more)})"
 
@@ -153,6 +155,8 @@ def _require_types(graph: Graph, info: DeviceInfo, eqn: Eqn) -> None:
         # It moves elements; what calculates are the equations of its sub-graphs.
         return
     eqns: tuple[Eqn, ...] = (eqn,)
+    if isinstance(eqn.op, ContractionEpilogue):
+        require_types(eqn.op.body, info)
     if isinstance(eqn.op, Fused | FusedRow):
         graph, eqns = eqn.op.body, eqn.op.body.eqns
     for inner in eqns:

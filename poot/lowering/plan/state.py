@@ -60,9 +60,32 @@ def updated_operand(eqn: Eqn, made: ValueId) -> ValueId | None:
     operand: Operand | None = None
     if isinstance(eqn.op, UPDATES):
         operand = eqn.inputs[0]
+    elif isinstance(eqn.op, Fused):
+        param = updated_input(eqn.op.body, eqn.op.body.results[eqn.outs.index(made)])
+        if param is not None:
+            operand = eqn.inputs[eqn.op.body.inputs.index(param)]
     elif isinstance(eqn.op, StateLoop):
         operand = initial_state(eqn, made)
     return None if isinstance(operand, Scalar) else operand
+
+
+def updated_input(body: Graph, made: ValueId) -> ValueId | None:
+    """The input that a result of a region is a block update of, if it is one."""
+    update = block_update(body, made)
+    if update is None:
+        return None
+    operand = update.inputs[0]
+    if isinstance(operand, Scalar) or operand not in body.inputs:
+        return None
+    return operand
+
+
+def block_update(body: Graph, made: ValueId) -> Eqn | None:
+    """The DynamicUpdateSlice in a region that makes a value, if one does."""
+    for eqn in body.eqns:
+        if made in eqn.outs:
+            return eqn if isinstance(eqn.op, DynamicUpdateSlice) else None
+    return None
 
 
 def initial_state(eqn: Eqn, made: ValueId) -> Operand | None:
@@ -105,7 +128,7 @@ def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
         begins = initial_state(eqn, made) == state
         return begins and eqn.inputs.count(state) == 1
     shape = graph.type(state).shape
-    if any(graph.type(out).shape != shape for out in eqn.outs):
+    if graph.type(made).shape != shape:
         return False
     if isinstance(eqn.op, UPDATES):
         return state not in eqn.inputs[1:]
@@ -116,8 +139,15 @@ def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
             for param, operand in zip(body.inputs, eqn.inputs, strict=True)
             if operand == state
         ]
+        updated = updated_input(body, body.results[eqn.outs.index(made)])
+        if updated is not None:
+            readers = sum(e.inputs.count(updated) for e in body.eqns)
+            shown = updated in body.results
+            return read == [updated] and readers == 1 and not shown
         return _elementwise_in(body, read, shape)
-    return isinstance(eqn.op, ELEMENTWISE)
+    return isinstance(eqn.op, ELEMENTWISE) and all(
+        graph.type(out).shape == shape for out in eqn.outs
+    )
 
 
 def _elementwise_in(

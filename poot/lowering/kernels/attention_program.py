@@ -1,0 +1,180 @@
+"""Attention as data: what its kernels compute, and by which schedule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from poot.core.dtypes import DType
+from poot.core.errors import LimitError
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.contraction import CHUNK
+from poot.lowering.kernels.region import Ref, Region
+
+# Queries, or sums of weighted values, that an invocation keeps.
+_MOST_HELD = 128
+# Elements of a head: the code of a kernel grows with them.
+_MOST_HEAD = 1024
+# Up to so many rows share the keys that each invocation has to itself.
+_MOST_SHARED_ROWS = 8
+# Rows of one invocation, and keys that it takes at once.
+_MOST_ROWS = 4
+_TILE = 8
+# So many invocations of a compute unit hide that loads take long.
+_GROUPS_PER_UNIT = 16
+# A split has at least so many keys.
+_SHORTEST_SPLIT = 128
+_MOST_SPLITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where element (batch, rows or key, feature) of a tensor stands in its buffer."""
+
+    dtype: DType
+    indirect: bool
+    bound: int
+    offset: int
+    # One an axis.
+    strides: tuple[int, ...]
+    # Whether chunks of features are contiguous and aligned.
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Which keys a row may see: from `first` to before `end`.
+
+    The score of all others is `masked`.
+    """
+
+    first: Ref
+    end: Ref
+    masked: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionProgram:
+    """All that shapes the code of an attention kernel but its schedule.
+
+    The products of queries and keys are `Given(0)` of the region.
+    """
+
+    region: Region
+    score: Ref
+    visible: Visible | None
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    keys: int
+    features: int
+    values: int
+    q: Stand
+    k: Stand
+    v: Stand
+    # Element (batch, rows, feature) of the result.
+    target: Stand
+
+    @property
+    def batches(self) -> int:
+        return math.prod(self.batch)
+
+    @property
+    def row_count(self) -> int:
+        return math.prod(self.rows)
+
+    @property
+    def rounds(self) -> int:
+        """Walks over keys: those seen, then, if need be, those before and after."""
+        finite = self.visible is not None and math.isfinite(self.visible.masked)
+        return 3 if finite else 1
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSchedule:
+    """How rows and keys are dealt out to invocations.
+
+    Kind `rows`: an invocation has rows of its own and takes `tile` keys at a time;
+    `parts` of them share a row's features. With `handed` a lane loads one key of a tile
+    and hands it to the others. Kind `keys`: an invocation has keys of its own, for
+    `rows` rows; `splits` workgroups share the keys of a row, whose parts another launch
+    merges.
+    """
+
+    kind: str
+    workgroup: int
+    rows: int
+    tile: int = 1
+    parts: int = 1
+    handed: bool = False
+    splits: int = 1
+
+    @property
+    def rows_each(self) -> int:
+        """The rows of a workgroup."""
+        if self.kind == "keys":
+            return self.rows
+        return self.workgroup // self.parts * self.rows
+
+    def groups(self, program: AttentionProgram) -> int:
+        """How many workgroups there are."""
+        blocks = -(-program.row_count // self.rows_each)
+        return program.batches * blocks * self.splits
+
+    def __str__(self) -> str:
+        if self.kind == "keys":
+            parts = f", {self.splits} splits" if self.splits > 1 else ""
+            return f"keys by {self.workgroup}, {self.rows} rows{parts}"
+        shared = f" by {self.parts} parts" if self.parts > 1 else ""
+        handed = ", keys handed round" if self.handed else ""
+        return f"rows {self.rows_each}{shared}, {self.tile} keys{handed}"
+
+
+def choose_attention_schedule(
+    info: DeviceInfo, program: AttentionProgram
+) -> AttentionSchedule:
+    """The schedule for a device; LimitError if heads are too large."""
+    largest = max(program.features, program.values)
+    if largest > _MOST_HEAD:
+        raise LimitError(
+            f"attention: heads of {largest} elements; the most is {_MOST_HEAD}"
+        )
+    width = info.subgroup_size
+    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
+    if width > most:
+        raise LimitError(
+            f"attention: takes workgroups of a subgroup of {width}; {info.name} has "
+            f"workgroups of {most} at most"
+        )
+    if program.row_count <= _MOST_SHARED_ROWS:
+        return _by_keys(info, program, largest)
+    return _by_rows(info, program, largest)
+
+
+def _by_keys(
+    info: DeviceInfo, program: AttentionProgram, largest: int
+) -> AttentionSchedule:
+    rows = max(min(program.row_count, _MOST_HELD // largest), 1)
+    blocks = program.batches * -(-program.row_count // rows)
+    per_unit = 1 if info.is_cpu else _GROUPS_PER_UNIT
+    wanted = -(-info.compute_units * per_unit // blocks)
+    most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
+    splits = max(min(wanted, most), 1)
+    return AttentionSchedule("keys", info.subgroup_size, rows, splits=splits)
+
+
+def _by_rows(
+    info: DeviceInfo, program: AttentionProgram, largest: int
+) -> AttentionSchedule:
+    width = info.subgroup_size
+    handed = info.is_cpu and info.subgroup_shuffle and 4 <= width <= 16
+    if handed:
+        rows = max(min(_MOST_HELD // largest, _MOST_ROWS), 1)
+        while rows > 1 and (rows - 1) * width >= program.row_count:
+            rows -= 1
+        return AttentionSchedule("rows", width, rows, width, handed=True)
+    parts = 1
+    if info.subgroup_shuffle and not info.is_cpu:
+        sizes = program.features, program.values
+        while parts < 8 and not any(size % (2 * parts * CHUNK) for size in sizes):
+            parts *= 2
+    return AttentionSchedule("rows", width, 1, _TILE, parts)

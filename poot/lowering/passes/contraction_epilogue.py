@@ -1,0 +1,70 @@
+"""What is computed of a contraction's result joins it, before the result is stored."""
+
+from __future__ import annotations
+
+from poot.core.dtypes import Scalar
+from poot.core.graph import Graph
+from poot.core.ops.contractions import ContractionEpilogue
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.contraction_growth import (
+    Growth,
+    Site,
+    Uses,
+    absorb_sources,
+    body_of,
+)
+from poot.lowering.passes.driver import Log, Pass, Rewrite, place_of
+
+_LAW = "an element is the same wherever it is computed, as each equation rounds alone"
+EPILOGUE = Rewrite(
+    "epilogue",
+    f"{_LAW}; the contraction rounds its sums to its dtype before they are read",
+)
+EPILOGUE_SOURCE = Rewrite(
+    "epilogue_source", f"{_LAW}; what only the epilogue reads is computed in it"
+)
+
+
+def _contraction_epilogue(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
+    uses = Uses(graph)
+    sites = []
+    for index in range(len(graph.eqns)):
+        if not uses.is_contraction(index):
+            continue
+        growth = Growth(uses, [index])
+        site = growth.grow()
+        if growth.stop is not None:
+            stop = growth.stop
+            log.decline(EPILOGUE, place_of(graph, stop.index), stop.reason, stop.detail)
+        if site is not None:
+            log.fire(EPILOGUE, place_of(graph, index))
+            for source in absorb_sources(uses, site):
+                log.fire(EPILOGUE_SOURCE, place_of(graph, source))
+            uses.taken.update(site.members)
+            sites.append(site)
+    return _emit(graph, sites)
+
+
+def _emit(graph: Graph, sites: list[Site]) -> Graph:
+    """The graph with a composite in place of each site."""
+    if not sites:
+        return graph
+    edit = graph.edit()
+    for site in sites:
+        heads = [graph.eqns[head] for head in site.heads]
+        body, extras = body_of(graph, site)
+        op = ContractionEpilogue(tuple(head.op for head in heads), body)
+        operands = (heads[0].inputs[0], *(head.inputs[1] for head in heads), *extras)
+        assert not any(isinstance(operand, Scalar) for operand in operands)
+        last = max(site.members)
+        outs = edit.emit(op, operands, last, graph.source(last))
+        for old, new in zip(site.results, outs, strict=True):
+            edit.replace(old, new)
+        for index in (*site.heads, *site.members):
+            edit.remove(index)
+    return edit.commit()
+
+
+contraction_epilogue = Pass(
+    "contraction_epilogue", (EPILOGUE, EPILOGUE_SOURCE), _contraction_epilogue
+)

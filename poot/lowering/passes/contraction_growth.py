@@ -1,0 +1,241 @@
+"""What of a graph can be computed where a contraction stores its result."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.graph import Graph
+from poot.core.op import Op
+from poot.core.ops.elementwise import Cast
+from poot.core.ops.matmul import DotGeneral, MatMul
+from poot.core.ops.random import Threefry2x32
+from poot.core.ops.shape import Broadcast
+from poot.lowering.passes.cost import CHEAP, cost
+from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.units import MOST_OPERANDS
+from poot.lowering.plan.state import ELEMENTWISE
+
+# Ops that can be heads.
+CONTRACTIONS: tuple[type[Op], ...] = (MatMul, DotGeneral)
+# Of an epilogue: every row that a kernel stores repeats its code.
+MOST_STEPS = 48
+_MOST_WORK = 512
+# Values of an unfinished epilogue that are read elsewhere.
+_MOST_LIVE = 8
+
+
+@dataclass(slots=True)
+class Uses:
+    """Who makes and reads the values of a graph, and what epilogues have taken."""
+
+    graph: Graph
+    makers: dict[ValueId, int] = field(init=False)
+    users: dict[ValueId, list[int]] = field(init=False)
+    kept: frozenset[ValueId] = field(init=False)
+    taken: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.makers = self.graph.definitions()
+        self.users = self.graph.uses()
+        self.kept = frozenset(output.value for output in self.graph.outputs)
+
+    def is_contraction(self, index: int) -> bool:
+        eqn = self.graph.eqns[index]
+        return (
+            isinstance(eqn.op, CONTRACTIONS)
+            and not any(isinstance(operand, Scalar) for operand in eqn.inputs)
+            and self.graph.type(eqn.out).size > 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why growth ended: the equation that did not join, and the values it is about."""
+
+    index: int
+    reason: Reason
+    values: tuple[ValueId, ...]
+
+    @property
+    def detail(self) -> str:
+        return ", ".join(f"%{value}" for value in self.values)
+
+
+@dataclass(slots=True)
+class Site:
+    """Heads with what is computed of their results: one composite in the making."""
+
+    heads: list[int]
+    # Equations of the epilogue, in order.
+    members: list[int]
+    results: list[ValueId]
+
+
+class Growth:
+    """Grows from the results of heads along elementwise equations of their shape.
+
+    What is found ends in one value, which is all that is read outside.
+    """
+
+    def __init__(self, uses: Uses, heads: list[int]) -> None:
+        self.uses = uses
+        self.graph = uses.graph
+        self.heads = heads
+        outs = [self.graph.eqns[head].out for head in heads]
+        self.shape = self.graph.type(outs[0]).shape
+        self.stop: Stop | None = None
+        self._members: list[int] = []
+        self._extras: set[ValueId] = set()
+        self._work = 0
+        # Values of the region that equations outside read, or that are outputs, by
+        # how many of these there are.
+        self._live: dict[ValueId, int] = {}
+        self._queue: list[int] = []
+        self._seen: set[int] = set()
+        for out in outs:
+            self._note(out)
+
+    def grow(self) -> Site | None:
+        """The largest epilogue; None if there is none, and `stop` says why."""
+        found: Site | None = None
+        while self._queue:
+            index = heapq.heappop(self._queue)
+            self.stop = self._refusal(index)
+            if self.stop is not None:
+                break
+            self._join(index)
+            if len(self._live) == 1 and not self._widens(index):
+                (result,) = self._live
+                found = Site(self.heads, list(self._members), [result])
+        if found is None:
+            self.stop = self._dead_end()
+        return found
+
+    def _dead_end(self) -> Stop:
+        """Why nothing was found, though some equations may have joined."""
+        live = tuple(self._live)
+        if self._members and len(live) == 1 and self._widens(self._members[-1]):
+            return Stop(self._members[-1], Reason.WIDENS, live)
+        last = self._members[-1] if self._members else self.heads[-1]
+        return self.stop or Stop(last, Reason.KEPT, live)
+
+    def _note(self, out: ValueId) -> None:
+        readers = self.uses.users.get(out, [])
+        count = len(readers) + (out in self.uses.kept)
+        if count:
+            self._live[out] = count
+        for reader in readers:
+            if reader not in self._seen:
+                self._seen.add(reader)
+                heapq.heappush(self._queue, reader)
+
+    def _refusal(self, index: int) -> Stop | None:
+        eqn, graph = self.graph.eqns[index], self.graph
+        read = tuple(v for v in values_of(eqn) if v in self._live)
+        if len(self._live) > _MOST_LIVE:
+            return Stop(index, Reason.SEVERAL_READERS, tuple(self._live))
+        if not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
+            return Stop(index, Reason.BOUNDARY, read)
+        if graph.type(eqn.out).shape != self.shape:
+            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        if index in self.uses.taken:
+            return Stop(index, Reason.TAKEN, read)
+        extras = self._extras | {v for v in values_of(eqn) if v not in self._live}
+        if len(extras) + 2 * len(self.heads) + 2 > MOST_OPERANDS:
+            return Stop(index, Reason.OPERAND_LIMIT, tuple(sorted(extras)))
+        work = self._work + cost(eqn.op)
+        if len(self._members) >= MOST_STEPS or work > _MOST_WORK:
+            return Stop(index, Reason.SIZE_LIMIT, read)
+        return None
+
+    def _join(self, index: int) -> None:
+        eqn = self.graph.eqns[index]
+        self._members.append(index)
+        self._work += cost(eqn.op)
+        for value in values_of(eqn):
+            if value not in self._live:
+                self._extras.add(value)
+                continue
+            self._live[value] -= 1
+            if not self._live[value]:
+                del self._live[value]
+        self._note(eqn.out)
+
+    def _widens(self, index: int) -> bool:
+        """Whether a value would be stored only as a wider copy of what it is."""
+        eqn = self.graph.eqns[index]
+        if not isinstance(eqn.op, Cast) or isinstance(eqn.inputs[0], Scalar):
+            return False
+        if eqn.out in self.uses.kept:
+            return False
+        given = self.graph.type(eqn.inputs[0]).dtype
+        return self.graph.type(eqn.out).dtype.itemsize > given.itemsize
+
+
+def values_of(eqn: Eqn) -> list[ValueId]:
+    """The values that an equation reads, once each."""
+    return list(dict.fromkeys(o for o in eqn.inputs if not isinstance(o, Scalar)))
+
+
+def absorb_sources(uses: Uses, site: Site) -> list[int]:
+    """Take in what makes extras for this epilogue alone, at no further cost.
+
+    That is elementwise, and of the heads' shape or cheap. The equations are returned.
+    """
+    graph = uses.graph
+    members = set(site.members)
+    shape = graph.type(graph.eqns[site.heads[0]].out).shape
+    heads = set(site.heads)
+    absorbed = []
+    queue = [-i for i in sorted(members, reverse=True)]
+    while queue and len(members) < MOST_STEPS:
+        eqn = graph.eqns[-heapq.heappop(queue)]
+        for value in values_of(eqn):
+            maker = uses.makers.get(value)
+            if maker is None or maker in members or maker in heads:
+                continue
+            if not _is_private(uses, maker, members) or maker in uses.taken:
+                continue
+            made = graph.eqns[maker]
+            whole = graph.type(made.out).shape == shape
+            if whole or cost(made.op) <= CHEAP:
+                members.add(maker)
+                absorbed.append(maker)
+                heapq.heappush(queue, -maker)
+    site.members = sorted(members)
+    return absorbed
+
+
+def _is_private(uses: Uses, maker: int, members: set[int]) -> bool:
+    eqn = uses.graph.eqns[maker]
+    if not isinstance(eqn.op, (*ELEMENTWISE, Broadcast)) or len(eqn.outs) > 1:
+        return False
+    if any(v in uses.kept for v in eqn.outs) or not uses.graph.type(eqn.out).size:
+        return False
+    return all(user in members for user in uses.users.get(eqn.out, ()))
+
+
+def body_of(graph: Graph, site: Site) -> tuple[Graph, list[ValueId]]:
+    """The epilogue as a graph of the heads' results and of extras, and the latter."""
+    members = [graph.eqns[index] for index in site.members]
+    outs = [graph.eqns[head].out for head in site.heads]
+    made = {*outs, *(out for eqn in members for out in eqn.outs)}
+    read = (value for eqn in members for value in values_of(eqn))
+    extras = [value for value in dict.fromkeys(read) if value not in made]
+    builder = Builder()
+    known = {value: builder.input(graph.type(value)) for value in (*outs, *extras)}
+
+    def inner(operand: Operand) -> Operand:
+        return operand if isinstance(operand, Scalar) else known[operand]
+
+    for index, eqn in zip(site.members, members, strict=True):
+        inputs = tuple(map(inner, eqn.inputs))
+        made_here = builder.emit(eqn.op, inputs, graph.source(index))
+        known.update(zip(eqn.outs, made_here, strict=True))
+    for result in site.results:
+        builder.result(known[result])
+    return builder.finish(), extras
