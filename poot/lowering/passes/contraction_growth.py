@@ -10,6 +10,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
+from poot.core.ops.contractions import DenseContraction, GroupedDenseContraction
 from poot.core.ops.elementwise import Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.random import Threefry2x32
@@ -20,7 +21,12 @@ from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.state import ELEMENTWISE
 
 # Ops that can be heads.
-CONTRACTIONS: tuple[type[Op], ...] = (MatMul, DotGeneral)
+CONTRACTIONS: tuple[type[Op], ...] = (
+    MatMul,
+    DotGeneral,
+    DenseContraction,
+    GroupedDenseContraction,
+)
 # Of an epilogue: every row that a kernel stores repeats its code.
 MOST_STEPS = 48
 _MOST_WORK = 512
