@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
 from poot.core.errors import CompositeRefused
 from poot.core.graph import Graph
@@ -41,7 +43,7 @@ from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
-from poot.lowering.plan.planner import make_program
+from poot.lowering.plan.planner import Placement, make_placement, make_program
 from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
@@ -148,13 +150,31 @@ def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
     With `generic` kernels take sizes from metadata, so that one serves all shapes. A
     composite that the device cannot run is undone, and the program's notes say so.
     """
+    make = partial(make_program, info=info, generic=generic)
+    program, undone = _planned(make, graph, info)
+    return replace(program, notes=tuple(describe_passes(undone)))
+
+
+def placement(graph: Graph, info: DeviceInfo) -> Placement:
+    """Where what `plan` makes of a graph stands: of the graph in it, composites undone.
+
+    For people to look at; planned anew.
+    """
+    return _planned(partial(make_placement, info=info), graph, info)[0]
+
+
+_Made = TypeVar("_Made")
+
+
+def _planned(
+    make: Callable[[Graph], _Made], graph: Graph, info: DeviceInfo
+) -> tuple[_Made, list[PassRecord]]:
+    """What is made of a graph, and how composites had to be undone for it."""
     undone: list[PassRecord] = []
     while True:
         try:
-            program = make_program(graph, info, generic=generic)
+            return make(graph), undone
         except CompositeRefused as refused:
             graph, records = undo(graph, refused, info)
             undone += records
             graph, _ = run_passes(FUSING, graph, info)
-            continue
-        return replace(program, notes=tuple(describe_passes(undone)))
