@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import models
 from cases import mlp_arguments, mlp_loss
 from iree_vulkan import IreeFunction
 
@@ -40,7 +42,23 @@ def mlp_gradient(width: int) -> Callable[[], object]:
     return IreeFunction(gradient, mlp_arguments(width))
 
 
-CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient}
+def decode(layers: int) -> Callable[[], object]:
+    """A step of the small decoder over its caches, which are not donated there."""
+    sizes = replace(models.SMALL, layers=layers)
+    leaves, tree = jax.tree.flatten(models.decode_arguments(sizes))
+
+    def step(*leaves: jax.Array) -> list[jax.Array]:
+        token, caches = models.llama_step(jax, sizes, *jax.tree.unflatten(tree, leaves))
+        return [token, *jax.tree.leaves(caches)]
+
+    run = IreeFunction(step, leaves)
+    expected = step(*leaves)
+    for got, right in zip(run(), expected, strict=True):
+        np.testing.assert_allclose(run.to_host(got), right, atol=1e-4, rtol=1e-4)
+    return run
+
+
+CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient, "decode": decode}
 
 
 def milliseconds(case: str, size: int, rounds: int) -> list[float]:

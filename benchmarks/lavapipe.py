@@ -16,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 
+import models
 import poot
 import poot.numpy as jnp
 from call_overhead import overhead_microseconds
@@ -168,6 +170,31 @@ def _check_gradient(found, weights, x, y) -> None:
     np.testing.assert_allclose(given, slope, rtol=1e-4)
 
 
+def measure_decode(rounds: int) -> Measure:
+    """A step of the small decoder, its caches donated, checked against JAX."""
+    sizes = models.SMALL
+    step = poot.jit(
+        lambda *arguments: models.llama_step(poot, sizes, *arguments), donate_argnums=1
+    )
+    weights, caches, token, start = models.decode_arguments(sizes)
+    token_right, right = models.llama_step(jax, sizes, weights, caches, token, start)
+    position = int(start)
+    weights = poot.tree.map(poot.device_put, weights)
+    held = [tuple(map(poot.device_put, pair)) for pair in caches]
+    token, held = step(weights, held, token, position)
+    assert np.array_equal(token, token_right)
+    for mine, theirs in zip(held, right, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-4, rtol=1e-4)
+
+    def run() -> None:
+        nonlocal held
+        found, held = step(weights, held, np.array([7], np.int32), position)
+        found.block_until_ready()
+
+    name = "decode step / IREE"
+    return between_iree(name, "decode", sizes.layers, run, rounds, 0.2)
+
+
 def measure_scan(device: Device, rounds: int) -> Measure:
     """A step of a small cell, against as many empty launches in the same run."""
     weights = jnp.eye(CELL) * 0.9
@@ -225,6 +252,7 @@ def main() -> int:
     measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
     measures.append(measure_gradient(max(5, arguments.rounds // 2)))
+    measures.append(measure_decode(max(5, arguments.rounds // 2)))
     measures.append(measure_scan(device, arguments.rounds))
     measures.append(measure_overhead())
     print(f"{'':22} {'poot':>10} {'reference':>10}     {'figure':>8}    {'bound':>6}")
