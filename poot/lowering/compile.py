@@ -23,6 +23,7 @@ from poot.lowering.kernels import (
     window,
 )
 from poot.lowering.passes.attention import find_attention
+from poot.lowering.passes.canonicalize import canonicalize
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
@@ -54,6 +55,7 @@ FUSING: tuple[Pass, ...] = (
 PASSES: tuple[Pass, ...] = (
     unwrap,
     open_control,
+    canonicalize,
     cse,
     drop_barriers,
     dce,
