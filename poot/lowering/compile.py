@@ -54,8 +54,9 @@ FUSING: tuple[Pass, ...] = (
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
-    open_control,
+    # What opening adds, copies among it, is as it has to be.
     canonicalize,
+    open_control,
     cse,
     drop_barriers,
     dce,
