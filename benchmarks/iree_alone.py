@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cases import mlp_arguments, mlp_loss
+import models
+from cases import attention_arguments, causal_attention, mlp_arguments, mlp_loss
 from iree_vulkan import IreeFunction
 
 
@@ -40,7 +42,37 @@ def mlp_gradient(width: int) -> Callable[[], object]:
     return IreeFunction(gradient, mlp_arguments(width))
 
 
-CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient}
+def attention(length: int) -> Callable[[], object]:
+    """Causal, checked once."""
+    arguments = attention_arguments(length)
+    run = IreeFunction(lambda *xs: causal_attention(jnp, *xs), arguments)
+    expected = causal_attention(np, *(a.astype(np.float64) for a in arguments))
+    np.testing.assert_allclose(run.to_host(run()), expected, atol=2e-5, rtol=2e-5)
+    return run
+
+
+def decode(layers: int) -> Callable[[], object]:
+    """A step of the small decoder over its caches, which are not donated there."""
+    sizes = replace(models.SMALL, layers=layers)
+    leaves, tree = jax.tree.flatten(models.decode_arguments(sizes))
+
+    def step(*leaves: jax.Array) -> list[jax.Array]:
+        token, caches = models.llama_step(jax, sizes, *jax.tree.unflatten(tree, leaves))
+        return [token, *jax.tree.leaves(caches)]
+
+    run = IreeFunction(step, leaves)
+    expected = step(*leaves)
+    for got, right in zip(run(), expected, strict=True):
+        np.testing.assert_allclose(run.to_host(got), right, atol=1e-4, rtol=1e-4)
+    return run
+
+
+CASES = {
+    "attention": attention,
+    "decode": decode,
+    "matmul": matmul,
+    "mlp_gradient": mlp_gradient,
+}
 
 
 def milliseconds(case: str, size: int, rounds: int) -> list[float]:

@@ -16,12 +16,23 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 
+import models
 import poot
 import poot.numpy as jnp
 from call_overhead import overhead_microseconds
-from cases import chain, matmul, mlp_arguments, mlp_loss, rms_norm, softmax
+from cases import (
+    attention_arguments,
+    causal_attention,
+    chain,
+    matmul,
+    mlp_arguments,
+    mlp_loss,
+    rms_norm,
+    softmax,
+)
 from copy_kernels import SHAPES, copy_program
 from empty_launches import empty_launches
 from iree_alone import milliseconds_alone
@@ -35,6 +46,7 @@ ELEMENTS = 1 << 22
 ROWS, COLUMNS = 4096, 1024
 SIDE = 1024
 WIDTH = 512
+LENGTH = 512
 STEPS, CELL = 1000, 16
 
 
@@ -121,6 +133,12 @@ def measure_matmul(rounds: int) -> Measure:
     return between_iree("matmul 1024^3 / IREE", "matmul", SIDE, run, rounds, 0.7)
 
 
+def measure_attention(rounds: int) -> Measure:
+    """Causal, H8 L512 D64."""
+    run = on_poot(causal_attention, *attention_arguments(LENGTH))
+    return between_iree("attention / IREE", "attention", LENGTH, run, rounds, 0.8)
+
+
 def between_iree(
     name: str,
     case: str,
@@ -166,6 +184,31 @@ def _check_gradient(found, weights, x, y) -> None:
         for g, d in zip(found, way, strict=True)
     )
     np.testing.assert_allclose(given, slope, rtol=1e-4)
+
+
+def measure_decode(rounds: int) -> Measure:
+    """A step of the small decoder, its caches donated, checked against JAX."""
+    sizes = models.SMALL
+    step = poot.jit(
+        lambda *arguments: models.llama_step(poot, sizes, *arguments), donate_argnums=1
+    )
+    weights, caches, token, start = models.decode_arguments(sizes)
+    token_right, right = models.llama_step(jax, sizes, weights, caches, token, start)
+    position = int(start)
+    weights = poot.tree.map(poot.device_put, weights)
+    held = [tuple(map(poot.device_put, pair)) for pair in caches]
+    token, held = step(weights, held, token, position)
+    assert np.array_equal(token, token_right)
+    for mine, theirs in zip(held, right, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-4, rtol=1e-4)
+
+    def run() -> None:
+        nonlocal held
+        found, held = step(weights, held, np.array([7], np.int32), position)
+        found.block_until_ready()
+
+    name = "decode step / IREE"
+    return between_iree(name, "decode", sizes.layers, run, rounds, 0.2)
 
 
 def measure_scan(device: Device, rounds: int) -> Measure:
@@ -224,7 +267,9 @@ def main() -> int:
     measures = [measure_import(arguments.rounds)]
     measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
+    measures.append(measure_attention(max(5, arguments.rounds // 2)))
     measures.append(measure_gradient(max(5, arguments.rounds // 2)))
+    measures.append(measure_decode(max(5, arguments.rounds // 2)))
     measures.append(measure_scan(device, arguments.rounds))
     measures.append(measure_overhead())
     print(f"{'':22} {'poot':>10} {'reference':>10}     {'figure':>8}    {'bound':>6}")

@@ -74,8 +74,8 @@ def random_weights(sizes, seed=0):
 
     def make(shape):
         scale = 1 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1
-        numbers = random.standard_normal(shape, dtype=np.float32) * scale
-        return numbers + (len(shape) == 1)
+        numbers = random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        return numbers + np.float32(len(shape) == 1)
 
     return llama_weights(sizes, make)
 
@@ -154,6 +154,19 @@ def empty_caches(library, sizes):
         tuple(zeros(sizes.cache_shape, sizes.dtype) for _ in range(2))
         for _ in range(sizes.layers)
     ]
+
+
+def decode_arguments(sizes):
+    """What `llama_step` takes after the sizes, on the host: the cache is half full."""
+    random = np.random.default_rng(5)
+    start = sizes.capacity // 2
+    caches = []
+    for _ in range(sizes.layers):
+        keys, values = random.standard_normal((2, *sizes.cache_shape), dtype=np.float32)
+        keys[start:] = values[start:] = 0
+        caches.append((keys, values))
+    token = np.array([7], np.int32)
+    return random_weights(sizes), caches, token, np.array(start, np.int32)
 
 
 def layer_norm(library, x, weight, bias, epsilon=1e-12):

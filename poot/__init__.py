@@ -18,16 +18,11 @@ from poot.interpreters.api import (
 )
 from poot.interpreters.array import Array
 from poot.interpreters.callbacks import effects_barrier, pure_callback
+from poot.interpreters.checkpoint import checkpoint, checkpoint_name
 from poot.interpreters.checks import check
 from poot.interpreters.closures import closure_convert
 from poot.interpreters.config import config
-from poot.interpreters.custom import (
-    checkpoint,
-    checkpoint_name,
-    custom_jvp,
-    custom_vjp,
-    custom_vmap,
-)
+from poot.interpreters.custom import custom_jvp, custom_vjp, custom_vmap
 from poot.interpreters.derivatives import (
     grad,
     jvp,
@@ -46,7 +41,7 @@ from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
     from poot import debug, nn, random, slots, testing
-    from poot.inspection import explain, profile
+    from poot.inspection import draw, explain, profile
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -76,6 +71,7 @@ __all__ = [
     "device_put",
     "devices",
     "disable_jit",
+    "draw",
     "effects_barrier",
     "errors",
     "eval_shape",

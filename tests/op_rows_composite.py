@@ -11,8 +11,14 @@ from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.contractions import ContractionEpilogue
+from poot.core.ops.contractions import (
+    ContractionEpilogue,
+    DenseContraction,
+    DenseRowGather,
+    GroupedDenseContraction,
+)
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
+from poot.core.ops.indexing import GatherMode
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.types import TensorType
 from tests.numerics import Array
@@ -62,7 +68,110 @@ def _epilogue(
     return total, -total
 
 
+# --- weights as they are stored ---------------------------------------------
+
+
+def _other_dtypes(dtype: DType) -> list[DType]:
+    return [other for other in FLOATS[:3] if other is not dtype]
+
+
+def _dense_cases(dtype: DType) -> list[Case]:
+    first, second = _other_dtypes(dtype)
+    checkpoint = DenseContraction((1,), (1,))
+    given = (
+        (checkpoint, (3, 16), dtype, (9, 16)),
+        (checkpoint, (1, 130), first, (33, 130)),
+        (checkpoint, (5, 72), second, (8, 72)),
+        (DenseContraction((2,), (0,), out=dtypes.float32), (2, 4, 7), first, (7, 5)),
+        (DenseContraction((1,), (2,), (0,), (1,)), (2, 6, 4), second, (5, 2, 6)),
+        (checkpoint, (2, 0), first, (3, 0)),
+    )
+    return [
+        Case(op, (TensorType(a, dtype), TensorType(b, weight)))
+        for op, a, weight, b in given
+    ]
+
+
+def _dense(op: DenseContraction, a: Array, b: Array) -> Array:
+    letters = "abcdefgh"
+    left, right = letters[: a.ndim], list("ijklmno"[: b.ndim])
+    for mine, other in zip(
+        (*op.lhs_contracting, *op.lhs_batch),
+        (*op.rhs_contracting, *op.rhs_batch),
+        strict=True,
+    ):
+        right[other] = left[mine]
+    batch = [left[axis] for axis in op.lhs_batch]
+    free = [left[axis] for axis in op.dot.lhs_free(a.ndim)]
+    across = [right[axis] for axis in op.dot.rhs_free(b.ndim)]
+    names = f"{left},{''.join(right)}->{''.join([*batch, *free, *across])}"
+    sums = np.einsum(names, a.astype(np.float64), b.astype(np.float64))
+    types = (TensorType(x.shape, dtypes.as_dtype(x.dtype)) for x in (a, b))
+    return sums.astype(op.infer(*types).dtype.numpy)
+
+
+def _grouped_cases(dtype: DType) -> list[Case]:
+    sizes = ((1, 1, 1, 1), (3, 5, 16, 9), (2, 1, 70, 8))
+    return [
+        Case(
+            GroupedDenseContraction(),
+            (TensorType((g, m, k), dtype), TensorType((g * n, k), weight)),
+        )
+        for (g, m, k, n), weight in zip(sizes, FLOATS[:3], strict=True)
+    ]
+
+
+def _grouped(op: GroupedDenseContraction, a: Array, w: Array) -> Array:
+    blocks = w.reshape(a.shape[0], -1, w.shape[1])
+    return _dense(op.dense, a, blocks)
+
+
+def _rows_cases(dtype: DType) -> list[Case]:
+    ids = ((dtypes.int32, (4,)), (dtypes.uint8, ()), (dtypes.int64, (2, 3)))
+    cases = [
+        Case(DenseRowGather(mode), (TensorType((5, 9), dtype), TensorType(shape, kind)))
+        for mode in GatherMode
+        for kind, shape in ids
+    ]
+    empty = (TensorType((0, 3), dtype), TensorType((2,), dtypes.int32))
+    return [*cases, Case(DenseRowGather(GatherMode.FILL), empty)]
+
+
+def _rows(op: DenseRowGather, table: Array, ids: Array) -> Array:
+    if not table.shape[0]:
+        return np.full((*ids.shape, *table.shape[1:]), np.nan, np.float32)
+    place = np.clip(ids.astype(np.int64), 0, table.shape[0] - 1)
+    rows = table[place].astype(np.float32)
+    if op.mode is GatherMode.FILL:
+        rows[place != ids.astype(np.int64)] = np.nan
+    return rows
+
+
 ROWS = [
+    OpRow(
+        DenseContraction((), ()).key,
+        FLOATS[:3],
+        _dense_cases,
+        _dense,
+        ((-3.0, 3.0),),
+        **_SMALL,
+    ),
+    OpRow(
+        GroupedDenseContraction().key,
+        FLOATS[:3],
+        _grouped_cases,
+        _grouped,
+        ((-3.0, 3.0),),
+        **_SMALL,
+    ),
+    OpRow(
+        DenseRowGather().key,
+        FLOATS[:2],
+        _rows_cases,
+        _rows,
+        ((-3.0, 3.0), (-2.0, 7.0)),
+        anywhere=False,
+    ),
     OpRow(
         ContractionEpilogue((MatMul(),), _body(dtypes.float32, (1, 1))).key,
         FLOATS[:3],

@@ -18,6 +18,13 @@ def graph_of(body: str) -> Graph:
     return Graph.parse("graph {\n" + textwrap.dedent(body) + "\n}")
 
 
+def dot_general(lhs: str, rhs: str, batch: str = "()") -> str:
+    """A DotGeneral as graphs print it, by its contracting axes."""
+    axes = f"lhs_contracting={lhs}, rhs_contracting={rhs}"
+    batches = f"lhs_batch={batch}, rhs_batch={batch}"
+    return f"dot_general[{axes}, {batches}, out=none, precision=default]"
+
+
 def arguments_of(graph: Graph, seed: int = 0) -> list[Any]:
     """Arguments of small integers, on which sums are exact in any order."""
     random = np.random.default_rng(seed)

@@ -24,7 +24,14 @@ from poot.lowering.passes.units import MOST_OPERANDS
 from tests.epilogue_programs import random_epilogue
 from tests.kernel_harness import assert_exact, device, run_program, same_bits
 from tests.numerics import rng_of
-from tests.pass_harness import apply, assert_text, declined, fired, graph_of
+from tests.pass_harness import (
+    apply,
+    assert_text,
+    declined,
+    dot_general,
+    fired,
+    graph_of,
+)
 
 PROGRAMS = 200
 PER_TEST = 20
@@ -32,11 +39,6 @@ PER_TEST = 20
 
 def composites(graph: Graph) -> list[ContractionEpilogue]:
     return [e.op for e in graph.eqns if isinstance(e.op, ContractionEpilogue)]
-
-
-def dot_general(lhs: str, rhs: str) -> str:
-    axes = f"lhs_contracting={lhs}, rhs_contracting={rhs}, lhs_batch=(), rhs_batch=()"
-    return f"dot_general[{axes}, out=none, precision=default]"
 
 
 # --- fires ------------------------------------------------------------------

@@ -60,13 +60,32 @@ def static(m: Modules) -> Any:
     return lambda x, y: f(m.np.sin, 3, x) * y + h(m.np.cos, 2, x)
 
 
+def static_by_name(m: Modules) -> Any:
+    """With arguments by name that are not differentiated, one of them by number."""
+
+    def power(g: Any, x: Any, n: int) -> Any:
+        return g(x) ** n
+
+    f = m.top.custom_vjp(power, nondiff_argnames=("n", "g"))
+    f.defvjp(lambda g, x, n: (power(g, x, n), x), lambda g, n, x, ct: (n * ct * x,))
+    h = m.top.custom_jvp(power, nondiff_argnums=(0,), nondiff_argnames=("n",))
+    h.defjvp(lambda g, n, p, t: (h(g, *p, n), n * t[0]))
+    return lambda x, y: f(m.np.sin, x, n=3) * y + h(m.np.cos, x, 2)
+
+
 def by_parts(m: Modules) -> Any:
     f = m.top.custom_jvp(lambda x, y: x * y)
     f.defjvps(lambda dx, out, x, y: 5 * dx * y, None)
     return f
 
 
-RULES = {"jvp": forward, "vjp": reverse, "static": static, "by parts": by_parts}
+RULES = {
+    "jvp": forward,
+    "vjp": reverse,
+    "static": static,
+    "static by name": static_by_name,
+    "by parts": by_parts,
+}
 
 
 def uses(m: Modules, f: Any, x: Any) -> Any:
@@ -257,6 +276,11 @@ ERRORS: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         ArgumentError,
         "symbolic_zeros",
         lambda: poot.custom_jvp(identity).defjvp(identity, symbolic_zeros=True),
+    ),
+    (
+        ArgumentError,
+        "custom_jvp: `identity` has no argument 'y' by position; it has x",
+        lambda: poot.custom_jvp(identity, nondiff_argnames="y"),
     ),
     (ArgumentError, "checkpoint takes a function", lambda: poot.checkpoint(3)),  # type: ignore[arg-type]
 ]

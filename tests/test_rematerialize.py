@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -16,19 +18,47 @@ from poot.lowering.passes.rematerialize import COMPUTE_AGAIN, rematerialize
 from tests.pass_harness import apply, declined, fired, graph_of
 
 SIDE = 2048
-# Of %2: t and its square are read by the last equations, %2 only by the first.
-KEPT = """\
+FILLING = 80
+
+
+def far_apart(early: str, late: str) -> str:
+    """The lines, with many equations of little memory between the two parts.
+
+    Inputs come first, and all values are numbered anew.
+    """
+    filling = [
+        f"%{901 + n}: f32[4,4] = matmul[out=none](%{900 + n}, %900)"
+        for n in range(FILLING)
+    ]
+    parts = [early, *filling, late, f"result %{900 + FILLING}"]
+    lines = [line.strip() for part in parts for line in part.splitlines()]
+    is_input = re.compile("device|state")
+    inputs = [*filter(is_input.match, lines), "device %900: f32[4,4]"]
+    lines = inputs + [line for line in lines if line and not is_input.match(line)]
+    made = re.findall(r"%(\d+):", "\n".join(lines))
+    numbers = {old: str(new) for new, old in enumerate(made)}
+    return re.sub(r"%(\d+)", lambda m: "%" + numbers[m[1]], "\n".join(lines))
+
+
+# t = %3 and `second` are read by the last equations, %2 only by the first.
+EARLY = """\
   device %0: f32[{n},{n}]
   device %1: f32[{n},{n}]
   %2: f32[{n},{n}] = matmul[out=none](%0, %1)
   %3: f32[{n},{n}] = unary[op=tanh](%2)
   %4: f32[{n},{n}] = {second}
   %5: f32[{n},{n}] = matmul[out=none](%3, %4)
-  %6: f32[{n},{n}] = matmul[out=none](%5, %5)
-  %7: f32[{n},{n}] = binary[op=add](%6, %3)
-  %8: f32[{n},{n}] = binary[op=add](%7, %4)
-  result %8
 """
+LATE = """\
+  %200: f32[{n},{n}] = matmul[out=none](%5, %5)
+  %201: f32[{n},{n}] = binary[op=add](%200, %3)
+  %202: f32[{n},{n}] = binary[op=add](%201, %4)
+  result %202
+"""
+
+
+def kept(second: str, side: int = SIDE) -> str:
+    return far_apart(EARLY.format(n=side, second=second), LATE.format(n=side))
 
 
 def run(text: str) -> tuple[Graph, Log]:
@@ -38,9 +68,9 @@ def run(text: str) -> tuple[Graph, Log]:
 
 
 def test_the_smaller_set_is_kept() -> None:
-    """%4 is computed again of %3, which is read late anyway."""
-    after, log = run(KEPT.format(n=SIDE, second="binary[op=mul](%3, %3)"))
-    assert fired(log, COMPUTE_AGAIN) == ["%4"]
+    """%5 is computed again of %4, which is read late anyway."""
+    after, log = run(kept("binary[op=mul](%3, %3)"))
+    assert fired(log, COMPUTE_AGAIN) == ["%5"]
     ops = [str(eqn.op) for eqn in after.eqns]
     assert ops[-3:] == ["Binary[ADD]", "Binary[MUL]", "Binary[ADD]"]
     assert ops.count("Binary[MUL]") == 2
@@ -48,46 +78,64 @@ def test_the_smaller_set_is_kept() -> None:
 
 def test_contractions_are_not_repeated() -> None:
     """Both values that are read late are kept: the cut has nothing cheaper."""
-    _, log = run(KEPT.format(n=SIDE, second="matmul[out=none](%3, %3)"))
+    _, log = run(kept("matmul[out=none](%3, %3)"))
     assert list(declined(log, COMPUTE_AGAIN).values()) == [Reason.SMALL_GAIN]
     assert not fired(log, COMPUTE_AGAIN)
 
 
 def test_small_programs_are_left_alone() -> None:
-    text = KEPT.format(n=64, second="binary[op=mul](%3, %3)")
+    text = kept("binary[op=mul](%3, %3)", 64)
     after, log = run(text)
     assert str(after) == str(graph_of(text))
     assert not log.entries
 
 
 def test_what_is_an_output_is_kept() -> None:
-    text = KEPT.format(n=SIDE, second="binary[op=mul](%3, %3)") + "  result %4\n"
+    text = far_apart(
+        EARLY.format(n=SIDE, second="binary[op=mul](%3, %3)"),
+        LATE.format(n=SIDE) + "result %4",
+    )
     _, log = run(text)
     assert not fired(log, COMPUTE_AGAIN)
 
 
 def test_old_state_is_not_read_later() -> None:
     """%4 is computed of state that is overwritten in between."""
-    text = """\
+    early = """\
       state %0: f32[2048,2048]
       device %1: f32[2048,2048]
       %2: f32[2048,2048] = unary[op=tanh](%0)
       %3: f32[2048,2048] = binary[op=mul](%2, %2)
       %4: f32[2048,2048] = matmul[out=none](%2, %3)
       %5: f32[2048,2048] = matmul[out=none](%4, %4)
-      %6: f32[2048,2048] = binary[op=add](%5, %3)
-      %7: f32[2048,2048] = binary[op=add](%6, %2)
-      next %0 = %5
-      result %7
     """
+    late = """\
+      %206: f32[2048,2048] = binary[op=add](%5, %3)
+      %207: f32[2048,2048] = binary[op=add](%206, %2)
+      next %0 = %5
+      result %207
+    """
+    text = far_apart(early, late)
     after, log = run(text)
-    assert fired(log, COMPUTE_AGAIN) == ["%3"]
+    assert fired(log, COMPUTE_AGAIN) == ["%4"]
     reads = [eqn for eqn in after.eqns if after.inputs[0] in eqn.inputs]
     assert len(reads) == 1
 
 
+def test_what_one_kernel_computes_is_stored_nowhere() -> None:
+    """A chain of large values that are read near by: nothing is there to be saved."""
+    given = poot.ShapeDtypeStruct((1 << 22,), np.float32)
+
+    def function(x):
+        return poot.numpy.tanh(x * 1.5 + 0.5) * poot.numpy.exp(-(x * x)) + x
+
+    lowered = poot.jit(function).lower(given)
+    assert "compute_again" not in lowered.report()
+    assert len(lowered.compile().program.dispatches) == 1
+
+
 def test_the_meaning_stays() -> None:
-    text = KEPT.format(n=1032, second="binary[op=mul](%3, %3)")
+    text = kept("binary[op=mul](%3, %3)", 1032)
     apply(graph_of(text), rematerialize)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import poot
+import poot.numpy as jnp
+from poot import lax
 from poot.core.errors import (
     ConcretizationError,
     DTypeError,
@@ -299,6 +301,33 @@ def test_disable_jit_runs_op_by_op_on_concrete_arrays() -> None:
             f(X)
     with pytest.raises(ConcretizationError):
         f(X)
+
+
+def test_disable_jit_stages_what_hangs_on_an_example() -> None:
+    """As in JAX: the choice is made in Python only where the numbers are known."""
+
+    def branches(x: Any) -> Any:
+        y = lax.cond(x > 1, jnp.sin, lambda x: -x, x)
+        return y + lax.switch(x.astype(int), [jnp.cos, jnp.tan, lambda x: x], x)
+
+    def loops(x: Any) -> Any:
+        up = lax.while_loop(lambda c: c < x, lambda c: 2 * c, 1.0)
+        # The condition is known for the first iterations only.
+        count, _ = lax.while_loop(
+            lambda c: c[1] < 5, lambda c: (c[0] + 1, c[1] + c[0] * x), (0.0, 0.0)
+        )
+        return up + 10 * count
+
+    x = jnp.array([0.5, 1.5, 2.5])
+    for f in (branches, loops):
+        right = [f(one) for one in x]
+        with poot.disable_jit():
+            np.testing.assert_allclose(poot.vmap(f)(x), right, rtol=1e-6)
+            np.testing.assert_allclose([f(one) for one in x], right, rtol=1e-6)
+        assert len(set(map(float, right))) == 3
+    with poot.disable_jit():
+        slope = poot.grad(branches)(x[1])
+    np.testing.assert_allclose(slope, poot.grad(branches)(x[1]), rtol=1e-6)
 
 
 def test_long_chains_and_trees_need_no_recursion() -> None:

@@ -110,6 +110,30 @@ def test_a_function_that_raised_has_ended(run: Callable[[Any], Any]) -> None:
         left[0] + 1
 
 
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        (lambda f: poot.grad(f)(X), "jvp"),
+        (lambda f: poot.vmap(f)(X), "vmap"),
+        (lambda f: poot.grad(lambda x: poot.vmap(f)(x).sum())(X), "vmap"),
+    ],
+    ids=["grad", "vmap", "vmap in grad"],
+)
+def test_a_leaked_value_names_the_line_that_made_it(run: Any, kind: str) -> None:
+    left = []
+
+    def leaks(x: Any) -> Any:
+        left.append(jnp.sin(x))
+        return jnp.sum(left[0])
+
+    line = leaks.__code__.co_firstlineno + 1
+    run(leaks)
+    with pytest.raises(TraceLeak) as caught:
+        left[0] + 1
+    made = rf"made by `sin` at {__file__}:{line} (leaks), while {kind} ran `leaks`"
+    assert made in str(caught.value)
+
+
 # --- weak types -------------------------------------------------------------
 
 

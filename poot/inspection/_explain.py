@@ -64,7 +64,7 @@ def jitted_form(function: Callable[..., Any]) -> JitFunction | BoundJitFunction:
 def _arguments(graph: Graph) -> Iterator[str]:
     for number, value in enumerate(graph.arguments):
         meta = graph.values[value]
-        yield f"  {number}: {_name(meta)}{meta.type}{_storage(meta)}"
+        yield f"  {number}: {described(meta)}{meta.type}{_storage(meta)}"
 
 
 def _storage(meta: ValueMeta) -> str:
@@ -77,7 +77,8 @@ def _storage(meta: ValueMeta) -> str:
     return f", a slot: {meta.slot.kind} {meta.slot.low}..{meta.slot.high}"
 
 
-def _name(meta: ValueMeta) -> str:
+def described(meta: ValueMeta) -> str:
+    """How the user writes an argument, and a space; nothing for other values."""
     identity = meta.identity
     return f"{identity.name} " if isinstance(identity, Named | SlotKey) else ""
 

@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp`, `custom_vmap`, `stop_gradient`, `checkpoint`."""
+"""`custom_jvp`, `custom_vjp`, `custom_vmap`, `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.op import CustomRule, Op
 from poot.core.ops.wrappers import (
-    CheckpointName,
     CustomJvp,
     CustomVjp,
     CustomVmap,
-    Remat,
 )
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval
@@ -54,7 +52,7 @@ def _shown(tangent: Tangent, primal: Any) -> Any:
     return instantiated(tangent, primal)
 
 
-def _bind(
+def bind_wrapper(
     make: Callable[[Graph, int], Op], nested: Nested, values: Sequence[Any]
 ) -> list[Any]:
     """The results of a wrapper; checks of its body report here."""
@@ -123,12 +121,16 @@ class _Custom:
     _wrapper: type[CustomJvp | CustomVjp | CustomVmap]
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
     ) -> None:
         require_callable(self._kind, fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
-        self._nondiff = tuple(sorted(_places(self._kind, fun, nondiff_argnums)))
+        places = places_of(self._kind, fun, nondiff_argnums, nondiff_argnames)
+        self._nondiff = tuple(places)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._has_rule():
@@ -141,7 +143,7 @@ class _Custom:
             return self._eagerly(whole)
         nested, values, tree, wanted = self._staged(whole)
         rule = CustomRule(name_of(self._fun), (self._flat_rule(whole, tree, wanted),))
-        results = _bind(lambda g, n: self._wrapper(g, rule, n), nested, values)
+        results = bind_wrapper(lambda g, n: self._wrapper(g, rule, n), nested, values)
         return unflatten(wanted.tree, results)
 
     def _has_rule(self) -> bool:
@@ -218,19 +220,37 @@ class _Custom:
         return nested, values, tree, _Results(flat.result_tree, nested.result_avals)
 
 
-def _places(where: str, fun: Callable[..., Any], numbers: Any) -> list[int]:
-    given = [numbers] if isinstance(numbers, int) else list(numbers)
-    count = len(inspect.signature(fun).parameters) if any(n < 0 for n in given) else 0
-    return [n + count if n < 0 else n for n in given]
+def places_of(
+    where: str, fun: Callable[..., Any], numbers: Any, names: Any = ()
+) -> list[int]:
+    """The places of arguments given by their numbers and names, in order."""
+    found = {numbers} if isinstance(numbers, int) else set(numbers)
+    texts = (names,) if isinstance(names, str) else tuple(names)
+    if texts or any(number < 0 for number in found):
+        kinds = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        parameters = inspect.signature(fun).parameters.values()
+        known = [p.name for p in parameters if p.kind in kinds]
+        for text in texts:
+            if text not in known:
+                raise ArgumentError(
+                    f"{where}: `{name_of(fun)}` has no argument {text!r} by position; "
+                    f"it has {', '.join(known)}"
+                )
+        found = {n + len(known) if n < 0 else n for n in found}
+        found.update(map(known.index, texts))
+    return sorted(found)
 
 
 class custom_jvp(_Custom):
     """A function whose forward-mode derivative its user gives, by `defjvp`.
 
     `f.defjvp(rule)`: `rule(primals, tangents)`, both tuples with an entry an argument,
-    gives `(f(*primals), tangent of it)`; static arguments (`nondiff_argnums`) come
-    before the two. The rule must be linear in the tangents, and serves reverse mode and
-    vmap too.
+    gives `(f(*primals), tangent of it)`; static arguments (`nondiff_argnums`,
+    `nondiff_argnames`) come before the two. The rule must be linear in the tangents,
+    and serves reverse mode and vmap too.
     """
 
     _kind = "custom_jvp"
@@ -253,7 +273,10 @@ class custom_jvp(_Custom):
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
         """Give a rule an argument: `jvp(tangent, result, *primals)`; None is zero."""
         if self._nondiff:
-            raise ArgumentError("defjvps: does not go with nondiff_argnums; use defjvp")
+            raise ArgumentError(
+                "defjvps: does not go with nondiff_argnums and nondiff_argnames; use "
+                "defjvp"
+            )
 
         def rule(primals: Any, tangents: Any) -> Any:
             result = self(*primals)
@@ -325,7 +348,8 @@ class custom_vjp(_Custom):
 
     `f.defvjp(fwd, bwd)`: `fwd(*args)` gives `(f(*args), residuals)`, and
     `bwd(residuals, cotangent of the result)` a tuple with a cotangent an argument (None
-    for zero); static arguments (`nondiff_argnums`) come before the two of `bwd`.
+    for zero); static arguments (`nondiff_argnums`, `nondiff_argnames`) come before the
+    two of `bwd`.
     """
 
     _kind = "custom_vjp"
@@ -393,7 +417,7 @@ class custom_vjp(_Custom):
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             given = iter(cotangents)
             shown = [
-                next(given) if t.dtype.is_float else np.zeros(t.shape, float0)
+                next(given) if t.dtype.is_differentiable else np.zeros(t.shape, float0)
                 for t in (aval.type for aval in wanted.avals)
             ]
             found = bwd(
@@ -440,7 +464,9 @@ def _cotangents(
             )
         made += _checked(where, leaves, [_Typed(a) for a in own], part, "cotangent")
     return [
-        ct for ct, aval in zip(made, avals, strict=True) if aval.type.dtype.is_float
+        ct
+        for ct, aval in zip(made, avals, strict=True)
+        if aval.type.dtype.is_differentiable
     ]
 
 
@@ -520,67 +546,3 @@ def stop_gradient(x: Any) -> Any:
         return found.with_weak(value.aval.weak)
 
     return map(stopped, x)
-
-
-# --- checkpoint -------------------------------------------------------------
-
-
-def checkpoint(
-    fun: Callable[..., Any] | None = None,
-    *,
-    prevent_cse: bool = True,
-    policy: Callable[..., bool] | None = None,
-    static_argnums: int | Sequence[int] = (),
-    concrete: bool = False,
-) -> Any:
-    """A function of which reverse mode keeps only the arguments, and runs it again.
-
-    `policy(op, *types)` says of ops whose results are kept too; `checkpoint_policies`
-    has some. `prevent_cse` and `concrete` are taken for JAX's sake: what is computed
-    again is never merged with the first time.
-    """
-    if fun is None:
-        return functools.partial(
-            checkpoint, policy=policy, static_argnums=static_argnums
-        )
-    require_callable("checkpoint", fun)
-    if policy is not None:
-        require_callable("checkpoint, policy", policy)
-    static = _places("checkpoint", fun, static_argnums)
-    rule = None if policy is None else CustomRule(name_of(policy), (policy,))
-    function: Callable[..., Any] = fun
-
-    @functools.wraps(fun)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        moving = [x for n, x in enumerate(args) if n not in static]
-        leaves, tree = flatten((tuple(moving), kwargs))
-        values = values_of(f"checkpoint of `{name_of(function)}`", leaves, tree)
-
-        def call(moved: Any, named: Any) -> Any:
-            given = iter(moved)
-            whole = [x if n in static else next(given) for n, x in enumerate(args)]
-            return function(*whole, **named)
-
-        call.__name__ = name_of(function)
-        flat = FlatFunction(call, tree, "checkpoint")
-        if current() is EAGER:
-            results = flat(*values)
-            return unflatten(flat.result_tree, results)
-        nested = stage_nested(flat, [x.aval for x in values], name_of(function))
-        results = _bind(lambda g, n: Remat(g, rule), nested, values)
-        return unflatten(flat.result_tree, results)
-
-    return checkpointed
-
-
-def checkpoint_name(x: Any, name: str) -> Any:
-    """The tree itself, its leaves known to policies of `checkpoint` by this name."""
-
-    def named(leaf: Any) -> Any:
-        (value,) = values_of("checkpoint_name", [leaf], flatten(leaf)[1])
-        if current() is EAGER:
-            return value
-        (found,) = CheckpointName(identity(type_of(value)), name).bind(value)
-        return found.with_weak(value.aval.weak)
-
-    return map(named, x)

@@ -64,6 +64,7 @@ def load_rules() -> None:
 LAZY_MODULES = ("debug", "nn", "random", "slots", "testing")
 LAZY_FUNCTIONS = {
     "crosscheck": "testing",
+    "draw": "inspection",
     "explain": "inspection",
     "profile": "inspection",
 }

@@ -79,6 +79,11 @@ class Lowered:
         self._lowered = lowered
 
     @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self._trace.name
+
+    @property
     def graph(self) -> Graph:
         """The graph with the composites that the passes made."""
         return self._lowered.graph

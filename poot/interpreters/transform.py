@@ -8,10 +8,13 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from poot.core.errors import ConcretizationError, PootError, TraceLeak
 from poot.core.interpreter import Interpreter, current, interpreting
-from poot.core.source import user_source
+from poot.core.op import Op
+from poot.core.source import Source, user_source
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.opening import load_rules
 from poot.interpreters.tracer import AnyTracer
+
+Origin = tuple[Op, Source] | None
 
 
 class TransformInterpreter:
@@ -25,6 +28,11 @@ class TransformInterpreter:
         self.parent = parent
         self.function_name = function_name
         self.is_finished = False
+
+    def origin(self, op: Op) -> Origin:
+        """Where the user's function applies an op, if it does so itself."""
+        here: Any = current()
+        return (op, user_source()) if here is self else None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -51,8 +59,10 @@ def named_batches() -> dict[str, int]:
 class TransformTracer(AnyTracer):
     """A value of one TransformInterpreter; subclasses say what it holds."""
 
-    __slots__ = ("interpreter",)
+    __slots__ = ("interpreter", "origin")
     interpreter: TransformInterpreter
+    # The op that made it and its line; None for an argument, or what a rule made.
+    origin: Origin
 
     def remade(self, aval: Aval) -> Self:
         """The same value with another Aval."""
@@ -71,8 +81,12 @@ class TransformTracer(AnyTracer):
             if inner.is_finished
             else f"was used outside of `{function}`"
         )
+        made = " made"
+        if self.origin is not None:
+            op, source = self.origin
+            made = f", made by `{op.plain_name}` at {source},"
         return TraceLeak(
-            f"a value ({self.aval.type}) made while {inner.kind} ran `{function}` "
+            f"a value ({self.aval.type}){made} while {inner.kind} ran `{function}` "
             f"{where} ({user_source()}); return it from `{function}` instead of "
             "storing it"
         )

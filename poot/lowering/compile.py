@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
 from poot.core.errors import CompositeRefused
 from poot.core.graph import Graph
@@ -27,9 +29,12 @@ from poot.lowering.passes.canonicalize import canonicalize
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
+from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.gated import gated
+from poot.lowering.passes.horizontal import horizontal
 from poot.lowering.passes.join_small import join_small
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
@@ -39,7 +44,7 @@ from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
-from poot.lowering.plan.planner import make_program
+from poot.lowering.plan.planner import Placement, make_placement, make_program
 from poot.lowering.program import Program
 from poot.lowering.records import Ring, with_ring
 
@@ -65,7 +70,10 @@ PASSES: tuple[Pass, ...] = (
     # What attention was made of stays, and nobody reads it.
     dce,
     rematerialize,
+    dense_contraction,
+    gated,
     contraction_epilogue,
+    horizontal,
     *FUSING,
 )
 
@@ -145,13 +153,31 @@ def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
     With `generic` kernels take sizes from metadata, so that one serves all shapes. A
     composite that the device cannot run is undone, and the program's notes say so.
     """
+    make = partial(make_program, info=info, generic=generic)
+    program, undone = _planned(make, graph, info)
+    return replace(program, notes=tuple(describe_passes(undone)))
+
+
+def placement(graph: Graph, info: DeviceInfo) -> Placement:
+    """Where what `plan` makes of a graph stands: of the graph in it, composites undone.
+
+    For people to look at; planned anew.
+    """
+    return _planned(partial(make_placement, info=info), graph, info)[0]
+
+
+_Made = TypeVar("_Made")
+
+
+def _planned(
+    make: Callable[[Graph], _Made], graph: Graph, info: DeviceInfo
+) -> tuple[_Made, list[PassRecord]]:
+    """What is made of a graph, and how composites had to be undone for it."""
     undone: list[PassRecord] = []
     while True:
         try:
-            program = make_program(graph, info, generic=generic)
+            return make(graph), undone
         except CompositeRefused as refused:
             graph, records = undo(graph, refused, info)
             undone += records
             graph, _ = run_passes(FUSING, graph, info)
-            continue
-        return replace(program, notes=tuple(describe_passes(undone)))

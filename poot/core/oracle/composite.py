@@ -5,7 +5,12 @@ from __future__ import annotations
 from poot.core import dtypes
 from poot.core.ops.attention import Attention
 from poot.core.ops.composite import Composite, Fused, FusedRow
-from poot.core.ops.contractions import ContractionEpilogue
+from poot.core.ops.contractions import (
+    ContractionEpilogue,
+    DenseContraction,
+    DenseRowGather,
+    GroupedDenseContraction,
+)
 from poot.core.ops.loops import CountedLoop, FlagLoop, Switch
 from poot.core.ops.rope import Rope
 from poot.core.oracle.evaluate import run
@@ -14,6 +19,7 @@ from poot.core.types import TensorType
 
 
 @impl.define(Attention, Fused, FusedRow, Rope, ContractionEpilogue)
+@impl.define(DenseContraction, GroupedDenseContraction, DenseRowGather)
 @impl.define(CountedLoop, FlagLoop, Switch)
 def _decomposed(
     op: Composite | CountedLoop | FlagLoop | Switch, arithmetic: Arithmetic, *xs: Array

@@ -12,7 +12,7 @@ from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.batch.table import Axis, batch, naming, placed
-from poot.interpreters.transform import TransformInterpreter, TransformTracer
+from poot.interpreters.transform import Origin, TransformInterpreter, TransformTracer
 
 # (op, operands, their axes) -> (results, their axes), for ops over the batch itself.
 CollectRule = Callable[
@@ -29,14 +29,26 @@ class BatchTracer(TransformTracer):
 
     __slots__ = ("axis", "held")
 
-    def __init__(self, interpreter: BatchInterpreter, held: Any, axis: Axis) -> None:
+    def __init__(
+        self,
+        interpreter: BatchInterpreter,
+        held: Any,
+        axis: Axis,
+        origin: Origin = None,
+    ) -> None:
         self.interpreter = interpreter
+        self.origin = origin
         self.held = held
         self.axis = axis
         self.aval = held.aval if axis is None else _without(held.aval, axis)
 
     def remade(self, aval: Aval) -> Self:
-        made = type(self)(self.interpreter, self.held, self.axis)  # type: ignore[arg-type]
+        made = type(self)(
+            self.interpreter,  # type: ignore[arg-type]
+            self.held,
+            self.axis,
+            self.origin,
+        )
         made.aval = aval
         return made
 
@@ -68,6 +80,7 @@ class BatchInterpreter(TransformInterpreter):
 
     def process(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         held, axes = [], []
+        origin = self.origin(op)
         for operand in operands:
             if type(operand) is BatchTracer and operand.interpreter is self:
                 held.append(operand.held)
@@ -78,19 +91,19 @@ class BatchInterpreter(TransformInterpreter):
         if isinstance(op, Collective) and op.axis_name == self.axis_name:
             with interpreting(self.parent):
                 outs, moved = collect[op.key](op, held, axes)
-            return self._traced(outs, moved)
+            return self._traced(outs, moved, origin)
         if all(axis is None for axis in axes):
             outs = self.parent.process(op, tuple(held))
-            return tuple([BatchTracer(self, out, None) for out in outs])
+            return tuple([BatchTracer(self, out, None, origin) for out in outs])
         with interpreting(self.parent), naming(self.axis_name):
             outs, moved = batch[op.key](op, self.size, held, axes)
-        return self._traced(outs, moved)
+        return self._traced(outs, moved, origin)
 
     def _traced(
-        self, outs: Sequence[Any], axes: Sequence[Axis]
+        self, outs: Sequence[Any], axes: Sequence[Axis], origin: Origin
     ) -> tuple[BatchTracer, ...]:
         pairs = zip(outs, axes, strict=True)
-        return tuple([BatchTracer(self, out, axis) for out, axis in pairs])
+        return tuple([BatchTracer(self, out, axis, origin) for out, axis in pairs])
 
     def lift(self, value: Any, weak: bool = False) -> BatchTracer:
         if type(value) is BatchTracer and value.interpreter is self:

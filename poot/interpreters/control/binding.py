@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from poot.core.errors import ArgumentError, TypeMismatchError
+from poot.core.errors import ArgumentError, ConcretizationError, TypeMismatchError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.ops.control import Cond, ControlOp
@@ -14,6 +14,8 @@ from poot.interpreters.aval import Aval
 from poot.interpreters.flat import FlatFunction, name_of
 from poot.interpreters.nested import stage_nested
 from poot.interpreters.pytree import TreeDef, leaf_paths
+
+T = TypeVar("T")
 
 # What messages of checks in loops end with; runtimes put the number in.
 ITERATION = " (first in iteration {iteration})"
@@ -49,6 +51,17 @@ def bind(op: ControlOp, operands: Sequence[Any]) -> list[Any]:
             message += ITERATION
         results = current().witness(word, message, results)
     return results
+
+
+def known(convert: Callable[[Any], T], value: Any) -> T | None:
+    """A value as a Python one, for `disable_jit`; None while it stands for others.
+
+    What hangs on such a value, an example's in a vmap say, is staged even so.
+    """
+    try:
+        return convert(value)
+    except ConcretizationError:
+        return None
 
 
 def require_same_tree(where: str, given: TreeDef, wanted: TreeDef) -> None:

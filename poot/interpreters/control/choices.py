@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from poot.core import dtypes
 from poot.core.dtypes import Scalar
@@ -16,7 +15,13 @@ from poot.core.ops.control import Cond
 from poot.core.ops.elementwise import Clamp
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.config import settings
-from poot.interpreters.control.binding import Body, bind, require_same_tree, staged
+from poot.interpreters.control.binding import (
+    Body,
+    bind,
+    known,
+    require_same_tree,
+    staged,
+)
 from poot.interpreters.flat import name_of, require_callable, values_of
 from poot.interpreters.nested import stage_closed
 from poot.interpreters.primitives import type_of
@@ -50,8 +55,9 @@ def cond(
         )
     for function in (true_fun, false_fun):
         require_callable("cond", function)
-    if settings().disable_jit:
-        return (true_fun if value else false_fun)(*operands)
+    taken = known(bool, value) if settings().disable_jit else None
+    if taken is not None:
+        return (true_fun if taken else false_fun)(*operands)
     index = cast_to(cast_to(value, dtypes.bool_), dtypes.int32)
     return _chosen("cond", index, (false_fun, true_fun), operands)
 
@@ -73,9 +79,9 @@ def switch(
     type = type_of(value)
     if type.shape or not type.dtype.is_integer:
         raise TypeMismatchError(f"switch: the index is {type}, takes an integer scalar")
-    if settings().disable_jit:
-        place = min(max(int(np.asarray(value)), 0), len(branches) - 1)
-        return branches[place](*operands)
+    place = known(operator.index, value) if settings().disable_jit else None
+    if place is not None:
+        return branches[min(max(place, 0), len(branches) - 1)](*operands)
     if len(branches) == 1:
         return branches[0](*operands)
     return _chosen("switch", _as_index(value, len(branches)), branches, operands)

@@ -17,6 +17,7 @@ from poot.interpreters.config import settings
 from poot.interpreters.control.binding import (
     Body,
     bind,
+    known,
     require_same_tree,
     require_same_types,
     staged,
@@ -180,10 +181,10 @@ def while_loop(
     where = f"while_loop of `{name_of(body_fun)}`"
     init, tree = _leaves(f"{where}, init_val", init_val)
     if settings().disable_jit:
-        val = unflatten(tree, init)
-        while cond_fun(val):
-            val = body_fun(val)
-        return val
+        val, goes_on = _while_in_python(cond_fun, body_fun, unflatten(tree, init))
+        if not goes_on:
+            return val
+        init, _ = _leaves(where, val)
     whole = flatten((init_val,))[1]
 
     def stage(avals: Sequence[Aval]) -> Body:
@@ -203,6 +204,20 @@ def while_loop(
     results = bind(op, [*condition.captured, *body.captured, *init])
     outs = [_weak_as(x, aval) for x, aval in zip(results, body.avals, strict=True)]
     return unflatten(tree, outs)
+
+
+def _while_in_python(
+    cond_fun: Callable[..., Any], body_fun: Callable[..., Any], val: Any
+) -> tuple[Any, bool]:
+    """The val op by op as far as the condition is known, and whether that is not all.
+
+    In a vmap it may come to hang on the example.
+    """
+    while (goes_on := known(bool, cond_fun(val))) is not None:
+        if not goes_on:
+            return val, False
+        val = body_fun(val)
+    return val, True
 
 
 def _static(bound: Any) -> int | None:

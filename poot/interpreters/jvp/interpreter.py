@@ -10,7 +10,7 @@ from poot.core.interpreter import interpreting
 from poot.core.op import Op
 from poot.interpreters.aval import Aval
 from poot.interpreters.jvp.table import Tangent, jvp
-from poot.interpreters.transform import TransformInterpreter, TransformTracer
+from poot.interpreters.transform import Origin, TransformInterpreter, TransformTracer
 
 
 class JvpTracer(TransformTracer):
@@ -19,15 +19,25 @@ class JvpTracer(TransformTracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(
-        self, interpreter: JvpInterpreter, primal: Any, tangent: Tangent
+        self,
+        interpreter: JvpInterpreter,
+        primal: Any,
+        tangent: Tangent,
+        origin: Origin = None,
     ) -> None:
         self.interpreter = interpreter
+        self.origin = origin
         self.primal = primal
         self.tangent = tangent
         self.aval = primal.aval
 
     def remade(self, aval: Aval) -> Self:
-        made = type(self)(self.interpreter, self.primal, self.tangent)  # type: ignore[arg-type]
+        made = type(self)(
+            self.interpreter,  # type: ignore[arg-type]
+            self.primal,
+            self.tangent,
+            self.origin,
+        )
         made.aval = aval
         return made
 
@@ -66,14 +76,14 @@ class JvpInterpreter(TransformInterpreter):
             else:
                 primals.append(operand)
                 tangents.append(None)
+        origin = self.origin(op)
         if all(tangent is None for tangent in tangents):
             outs = self.parent.process(op, tuple(primals))
-            return tuple([JvpTracer(self, out, None) for out in outs])
+            return tuple([JvpTracer(self, out, None, origin) for out in outs])
         with interpreting(self.parent):
             outs, moved = jvp[op.key](op, primals, tangents)
-        return tuple(
-            [JvpTracer(self, out, t) for out, t in zip(outs, moved, strict=True)]
-        )
+        pairs = zip(outs, moved, strict=True)
+        return tuple([JvpTracer(self, out, t, origin) for out, t in pairs])
 
     def lift(self, value: Any, weak: bool = False) -> JvpTracer:
         if type(value) is JvpTracer and value.interpreter is self:
@@ -100,5 +110,5 @@ class JvpInterpreter(TransformInterpreter):
 def is_differentiable(x: Any) -> bool:
     """Whether a value or Scalar may have a tangent."""
     dtype = x.dtype if isinstance(x, Scalar) else x.aval.type.dtype
-    found: bool = dtype.is_float
+    found: bool = dtype.is_differentiable
     return found

@@ -12,6 +12,7 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.errors import CapabilityError
 from poot.core.graph import Graph
 from poot.core.op import Op
+from poot.core.ops.contractions import DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -68,7 +69,10 @@ from poot.lowering.plan.layout import ALIGNMENT, Layout, View
 from poot.lowering.plan.state import ELEMENTWISE
 from poot.lowering.program import INDIRECT_SPACES, BufferRange
 
-_CALCULATES = (Unary, Binary, Compare, Cast, Clamp, Iota, Rope, Threefry2x32)
+_CALCULATES = (
+    *(Unary, Binary, Compare, Cast, Clamp, Iota),
+    *(Rope, Threefry2x32, DenseRowGather),
+)
 # Small floats change form when they are loaded; where they only move, they need not.
 _BITS = {
     dtypes.float16: dtypes.uint16,
@@ -92,8 +96,8 @@ def _operands_read(body: Graph, eqn: Eqn) -> Sequence[Operand]:
             return eqn.inputs[1:]
         case Concat():
             return [o for o in eqn.inputs if body.type(o).size]
-        case Gather() | GeneralGather() if body.type(eqn.inputs[0]).size == 0:
-            return ()
+        case Gather() | GeneralGather() | DenseRowGather():
+            return eqn.inputs if body.type(eqn.inputs[0]).size else ()
         case DynamicSlice(sizes):
             moving = _moving_axes(sizes, body.type(eqn.inputs[0]).shape)
             return [eqn.inputs[0], *(eqn.inputs[1 + axis] for axis in moving)]
@@ -386,6 +390,8 @@ class _Describer:
             return self._add(Apply(eqn.op), refs, type.dtype, shape)
         if isinstance(eqn.op, BitcastConvert):
             return self._bitcast(eqn, refs[0])
+        if isinstance(eqn.op, DenseRowGather) and refs:
+            return self._widened_rows(eqn.op, refs, eqn)
         action = self._action(eqn)
         if action is None:
             return refs[0]
@@ -408,6 +414,14 @@ class _Describer:
         elif made.dtype.itemsize > given.dtype.itemsize:
             action = PutTogether(made.dtype.itemsize // given.dtype.itemsize)
         return self._add(action, [ref], made.dtype, self._merged(made.shape))
+
+    def _widened_rows(self, op: DenseRowGather, refs: list[Ref], eqn: Eqn) -> Ref:
+        """The rows of the table, then what they are in f32."""
+        table, ids = (self.body.type(operand) for operand in eqn.inputs)
+        type = self.body.type(eqn.out)
+        fill = fill_value(table.dtype) if op.mode is GatherMode.FILL else None
+        rows = self._add(Take(0, ids.ndim, fill), refs, table.dtype, type.shape)
+        return self._add(Apply(Cast(type.dtype)), [rows], type.dtype, type.shape)
 
     def _action(self, eqn: Eqn) -> Action | None:
         """What a shape op does; None if it changes nothing."""
@@ -432,6 +446,8 @@ class _Describer:
                 return self._join(eqn, axis)
             case Iota(_, _, axis):
                 return Count(axis)
+            case DenseRowGather():
+                return Repeat()
             case Gather(axis, mode) if given:
                 if given.size == 0:
                     return Repeat()

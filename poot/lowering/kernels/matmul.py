@@ -8,7 +8,11 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand
 from poot.core.extract import extract
 from poot.core.op import Op
-from poot.core.ops.contractions import ContractionEpilogue
+from poot.core.ops.contractions import (
+    ContractionEpilogue,
+    DenseContraction,
+    GroupedDenseContraction,
+)
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.types import TensorType
 from poot.lowering.kernels.contraction_plan import (
@@ -37,6 +41,11 @@ def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Role
         order = (*range(batch), batch + 1, batch)
         turned = [right.layout.transpose(order) for right in rights]
         return roles_of(left.layout, turned, target, batch, 1, 1)
+    if isinstance(op, GroupedDenseContraction):
+        blocks = [_blocks(left, right) for right in rights]
+        return _roles(op.dense.dot, left, blocks, made)
+    if isinstance(op, DenseContraction):
+        return _roles(op.dot, left, rights, made)
     assert isinstance(op, DotGeneral)
     rows, columns = op.lhs_free(len(left.shape)), op.rhs_free(len(rights[0].shape))
     order = (*op.rhs_batch, *columns, *op.rhs_contracting)
@@ -50,7 +59,18 @@ def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Role
     )
 
 
-@lower.define(MatMul, DotGeneral)
+def _blocks(left: View, right: View) -> View:
+    """A weight [G * N, K] as [G, N, K], for a left operand [G, M, K]."""
+    groups = left.shape[0]
+    rows, inner = right.shape
+    by_row, by_inner = right.layout.strides
+    block = rows // groups
+    strides = (by_row * block, by_row, by_inner)
+    layout = Layout((groups, block, inner), strides, right.layout.offset)
+    return right.with_layout(layout)
+
+
+@lower.define(MatMul, DotGeneral, DenseContraction, GroupedDenseContraction)
 def _lower_contraction(ctx: PlanContext, eqn: Eqn) -> None:
     left, right = (_view(ctx, operand) for operand in eqn.inputs)
     out = ctx.output(eqn.out)

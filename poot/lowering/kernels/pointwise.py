@@ -10,6 +10,7 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.errors import LimitError, LoweringError
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
+from poot.core.ops.contractions import DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -70,7 +71,7 @@ def lower_fused(ctx: PlanContext, eqn: Eqn) -> None:
 
 @lower.define(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert)
 @lower.define(Broadcast, Reshape, Transpose, Slice, Concat, Pad, Reverse, Iota)
-@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32, Rope)
+@lower.define(Gather, GeneralGather, DynamicSlice, Threefry2x32, Rope, DenseRowGather)
 def lower_primitive(ctx: PlanContext, eqn: Eqn) -> None:
     """Plan one primitive as a region of its own."""
     builder = Builder(composites=True)

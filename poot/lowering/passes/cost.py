@@ -8,6 +8,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
+from poot.core.ops.contractions import DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
@@ -170,7 +171,7 @@ def reads(
 def _step(op: Op, number: int, shape: tuple[int, ...], index: int) -> object:
     """What of an equation decides which element of an operand an index means."""
     match op:
-        case Gather() | GeneralGather() | DynamicSlice():
+        case Gather() | GeneralGather() | DynamicSlice() | DenseRowGather():
             return index, number
         case Concat() | Pad():
             return op, number

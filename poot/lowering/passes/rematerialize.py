@@ -36,6 +36,9 @@ _SMALL = 512
 # Chains that are longer than this are cut into parts, or they would all have to be
 # computed, and kept, before the first of their values is read.
 _LONGEST_CHAIN = 24
+# Readers no further away than so many equations may be of the same kernel, so that
+# nothing is stored between elementwise equations.
+_NEAR = 64
 # Once the highest peak is lower, another may stand out.
 _MOST_PEAKS = 4
 
@@ -81,12 +84,24 @@ class _Peak:
             last[base] = max(last.get(base, 0), users[-1])
         changes = [0] * (len(self.graph.eqns) + 1)
         for base, end in last.items():
-            if base in self.makers and base not in self.outputs:
+            if self._is_stored(base, end):
                 changes[self.makers[base]] += self.bytes(base)
                 changes[end + 1] -= self.bytes(base)
         kept = list(accumulate(changes))
         size = max(kept)
         return kept.index(size), size
+
+    def _is_stored(self, base: ValueId, end: int) -> bool:
+        """Whether a value that is read last by equation `end` takes memory."""
+        maker = self.makers.get(base)
+        if maker is None or base in self.outputs:
+            return False
+        if end - maker > _NEAR or not self._repeats(maker):
+            return True
+        return not all(map(self._repeats, self.users[base]))
+
+    def _repeats(self, index: int) -> bool:
+        return isinstance(self.graph.eqns[index].op, _REPEATABLE)
 
     def _find_links(self) -> dict[ValueId, int]:
         """The place of each value that may be computed again in a chain of such."""
@@ -116,6 +131,7 @@ class _Peak:
             and self.bases[value] in self.makers
             and self.outputs.isdisjoint((value, self.bases[value]))
             and self.bytes(value) * _SMALL > self.size
+            and self.users[value][-1] - self.makers[value] > _NEAR
         ]
 
     def is_kept(self, value: ValueId, large: set[ValueId]) -> bool:

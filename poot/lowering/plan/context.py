@@ -136,6 +136,11 @@ class PlanContext:
             self._places[value] = place
         return place
 
+    def place_of(self, value: ValueId) -> BufferRange | None:
+        """The bytes that a value stands in; None where it needs none."""
+        view = self._places.get(value)
+        return None if view is None else view.touched
+
     def place(self, value: ValueId, view: View) -> None:
         """Record that a value stands in `view` already."""
         self._places[value] = view

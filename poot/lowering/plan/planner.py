@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
 from poot.core.dtypes import Scalar
-from poot.core.equation import Eqn
+from poot.core.equation import Eqn, ValueId
 from poot.core.errors import (
     CapabilityError,
     CompositeRefused,
@@ -21,7 +25,7 @@ from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.frame import Frame, make_frame
 from poot.lowering.plan.layout import Layout, View, view_layout
 from poot.lowering.plan.rules import lower
-from poot.lowering.program import BufferRange, Program
+from poot.lowering.program import BufferRange, Node, Program, Space
 
 # Ops of a region that its label lists.
 _MOST_NAMES = 8
@@ -39,16 +43,54 @@ def make_program(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Pr
     return _finish(ctx, frame)
 
 
-def plan_equations(ctx: PlanContext, frame: Frame) -> None:
-    """Plan all equations of a graph whose inputs are placed, and the copies around."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where each value of a planned graph stands, and what each equation launches."""
+
+    graph: Graph
+    places: Mapping[ValueId, BufferRange]
+    launches: tuple[tuple[Node, ...], ...]
+
+
+def make_placement(graph: Graph, info: DeviceInfo) -> Placement:
+    """Plan as `make_program` does, and tell what became of values and equations."""
+    frame = make_frame(graph)
+    ctx = PlanContext(graph, info, False, frame.homes, frame.stored)
+    _place_inputs(ctx, frame)
+    starts = plan_equations(ctx, frame)
+    offsets, _ = place(lifetimes(ctx.nodes, ctx.arena, ctx.arena_depths))
+    nodes = relocate(ctx.nodes, offsets)
+    launches = tuple(nodes[low:high] for low, high in pairwise(starts))
+    places = {}
+    for value in range(len(graph.values)):
+        where = ctx.place_of(ValueId(value))
+        if where is not None and where.space is Space.ARENA:
+            if where.index not in offsets:
+                continue
+            start = offsets[where.index] + where.offset
+            where = BufferRange(Space.ARENA, 0, start, where.size)
+        if where is not None:
+            places[ValueId(value)] = where
+    return Placement(graph, places, launches)
+
+
+def plan_equations(ctx: PlanContext, frame: Frame) -> list[int]:
+    """Plan all equations of a graph whose inputs are placed, and the copies around.
+
+    The numbers of the nodes with which each equation begins, and the last one ends.
+    """
     moved = _copy_inputs(ctx, frame)
+    starts = []
     for index, eqn in enumerate(ctx.graph.eqns):
+        starts.append(len(ctx.nodes))
         _plan_equation(ctx, index, eqn)
+    starts.append(len(ctx.nodes))
     ctx.label = "outputs"
     for value, target in frame.late:
         _deposit(ctx, ctx.output(value), target)
     for view, target in moved:
         _deposit(ctx, view, target)
+    return starts
 
 
 def _place_inputs(ctx: PlanContext, frame: Frame) -> None:

@@ -9,6 +9,7 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
+from poot.core.ops.contractions import DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -49,7 +50,7 @@ MOVEMENT: tuple[type[Op], ...] = (
     BitcastConvert,
 )
 # What one kernel computes element by element of the results.
-POINTWISE: tuple[type[Op], ...] = (*ELEMENTWISE, *MOVEMENT, Rope)
+POINTWISE: tuple[type[Op], ...] = (*ELEMENTWISE, *MOVEMENT, Rope, DenseRowGather)
 
 # Ops that change some elements of operand 0, and of it read only these.
 UPDATES: tuple[type[Op], ...] = (DynamicUpdateSlice, Scatter, ScatterUpdate)

@@ -1,0 +1,241 @@
+"""What is timed on a GPU: each row by the same code under poot and under JAX.
+
+A library is a module with `numpy`, `lax`, `nn`, `jit` and `device_put`: poot, or jax.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import models
+from cases import chain, rms_norm, softmax
+
+WARM_UP_SECONDS = 0.5
+ROUNDS = 7
+
+# Starts one call, and gives what waits for its end.
+Start = Callable[[], Callable[[], object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table: what a call does, and in what its figure is."""
+
+    name: str
+    unit: str
+    # Starts calls under a library.
+    start: Callable[[Any], Start]
+    # The figure of so many seconds a call.
+    figure: Callable[[float], float]
+    calls: int = 10
+    # Whether each call is waited for.
+    waits: bool = False
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.unit in ("us", "ms", "s")
+
+
+def seconds(row: Row, start: Start) -> float:
+    """The median seconds of one of `row.calls` calls, the card warm."""
+    began = time.perf_counter()
+    while time.perf_counter() - began < WARM_UP_SECONDS:
+        start()()
+    rounds = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for _ in range(row.calls):
+            wait = start()
+            if row.waits:
+                wait()
+        wait()
+        rounds.append((time.perf_counter() - began) / row.calls)
+    return sorted(rounds)[ROUNDS // 2]
+
+
+def _tera(amount: float) -> Callable[[float], float]:
+    return lambda taken: amount / taken / 1e12
+
+
+def _micro(taken: float) -> float:
+    return taken * 1e6
+
+
+def _rate(taken: float) -> float:
+    return 1 / taken
+
+
+def _of_arrays(
+    function: Callable[..., Any], make: Callable[[], list[np.ndarray]]
+) -> Callable[[Any], Start]:
+    """Calls of a jitted function on arrays that are made anew, then checked."""
+
+    def started(library: Any) -> Start:
+        arrays = make()
+        jitted = library.jit(lambda *given: function(library.numpy, *given))
+        placed = [library.device_put(array) for array in arrays]
+        _check(function, arrays, jitted(*placed))
+        return lambda: jitted(*placed).block_until_ready
+
+    return started
+
+
+def _check(function: Callable[..., Any], arrays: list[np.ndarray], got: Any) -> None:
+    """The first rows, against NumPy's in f64; bf16 within its last bits."""
+    part = [
+        a[:16].astype(np.float64) if n == 0 else a.astype(np.float64)
+        for n, a in enumerate(arrays)
+    ]
+    found = np.asarray(got[:16]).astype(np.float64)
+    narrow = arrays[0].dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(
+        found, function(np, *part), rtol=2e-2 if narrow else 1e-4, atol=1e-5
+    )
+
+
+def _normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    random = np.random.default_rng()
+    return random.standard_normal(shape, dtype=np.float32).astype(dtype)
+
+
+# --- calls, and what the memory limits --------------------------------------
+
+ELEMENTS = 1 << 28
+ROWS, COLUMNS = 65536, 4096
+
+
+def _memory_rows() -> Iterator[Row]:
+    size = 8 * ELEMENTS
+    yield Row(
+        "chain f32 2^28",
+        "TB/s",
+        _of_arrays(chain, lambda: [_normal(ELEMENTS)]),
+        _tera(size),
+    )
+    yield Row(
+        f"softmax f32 {ROWS}x{COLUMNS}",
+        "TB/s",
+        _of_arrays(softmax, lambda: [_normal(ROWS, COLUMNS)]),
+        _tera(size),
+    )
+    for name, dtype in (("f32", np.float32), ("bf16", ml_dtypes.bfloat16)):
+
+        def make(dtype: Any = dtype) -> list[np.ndarray]:
+            return [_normal(ROWS, COLUMNS, dtype=dtype), _normal(COLUMNS, dtype=dtype)]
+
+        yield Row(
+            f"RMSNorm {name} {ROWS}x{COLUMNS}",
+            "TB/s",
+            _of_arrays(_widened_norm, make),
+            _tera(2 * ELEMENTS * np.dtype(dtype).itemsize),
+        )
+
+
+def _widened_norm(np_like: Any, x: Any, weight: Any) -> Any:
+    """In f32 whatever the dtype, as models have it."""
+    if np_like is np:
+        return rms_norm(np, x, weight)
+    wide = rms_norm(np_like, x.astype(np.float32), weight.astype(np.float32))
+    return wide.astype(x.dtype)
+
+
+def _call_rows() -> Iterator[Row]:
+    add = _of_arrays(lambda np_like, x, y: x + y, lambda: [_normal(16), _normal(16)])
+    yield Row("add of 16, waited for", "us", add, _micro, calls=300, waits=True)
+    yield Row("add of 16, back to back", "us", add, _micro, calls=300)
+
+
+# --- products with one row ---------------------------------------------------
+
+# So many matrices are read in turn that none is found in a cache.
+MATRICES = 6
+
+
+def _vector_rows() -> Iterator[Row]:
+    for n, k in ((4096, 4096), (14336, 4096), (28672, 8192)):
+
+        def started(library: Any, n: int = n, k: int = k) -> Start:
+            matrices = [_normal(n, k, dtype=ml_dtypes.bfloat16) for _ in range(2)]
+            x = _normal(1, k, dtype=ml_dtypes.bfloat16)
+            placed = [library.device_put(matrices[i % 2]) for i in range(MATRICES)]
+            given = library.device_put(x)
+            jitted = library.jit(lambda x, ws: [x @ w.T for w in ws])
+            right = x.astype(np.float32) @ matrices[1].astype(np.float32).T
+            found = np.asarray(jitted(given, placed)[1]).astype(np.float32)
+            np.testing.assert_allclose(found, right, rtol=2e-2, atol=0.5)
+            return lambda: jitted(given, placed)[-1].block_until_ready
+
+        yield Row(
+            f"matrix-vector bf16 {n}x{k}", "TB/s", started, _tera(2 * n * k * MATRICES)
+        )
+
+
+# --- decoding ----------------------------------------------------------------
+
+
+def _weights(library: Any, sizes: models.Llama) -> Any:
+    """Random weights in memory that the library owns; the host makes one of a shape."""
+    made: dict[tuple[int, ...], np.ndarray] = {}
+
+    def make(shape: tuple[int, ...]) -> Any:
+        if shape not in made:
+            scale = np.float32(0.02 if len(shape) > 1 else 1)
+            made[shape] = (_normal(*shape) * scale).astype(ml_dtypes.bfloat16)
+        return library.device_put(made[shape])
+
+    return models.llama_weights(sizes, make)
+
+
+class Decoder:
+    """A decoder whose steps feed the next, its caches donated."""
+
+    def __init__(self, library: Any, sizes: models.Llama, start: int) -> None:
+        self.weights = _weights(library, sizes)
+        self.caches = models.empty_caches(library, sizes)
+        self.token = library.device_put(np.array([7], np.int32))
+        self.start, self.end = start, sizes.capacity
+        self.position = start
+        self.step = library.jit(
+            lambda *given: models.llama_step(library, sizes, *given), donate_argnums=1
+        )
+
+    def __call__(self) -> Callable[[], object]:
+        self.token, self.caches = self.step(
+            self.weights, self.caches, self.token, self.position
+        )
+        self.position += 1
+        if self.position == self.end:
+            self.position = self.start
+        return self.token.block_until_ready
+
+
+def _decode_rows() -> Iterator[Row]:
+    for name, sizes in (("1B", models.LLAMA_1B), ("8B", models.LLAMA_8B)):
+
+        def started(library: Any, sizes: models.Llama = sizes) -> Start:
+            return Decoder(library, sizes, 128)
+
+        for how, waits in (("", False), (", each waited for", True)):
+            yield Row(
+                f"Llama-{name} bf16 decode{how}", "tok/s", started, _rate, 64, waits
+            )
+    long = replace(models.LLAMA_1B, capacity=8192 + 256)
+    yield Row(
+        "Llama-1B bf16 decode at 8192",
+        "tok/s",
+        lambda library: Decoder(library, long, 8192 - 256),
+        _rate,
+        64,
+    )
+
+
+def rows() -> dict[str, Row]:
+    """Every row by its name, in the order of the table."""
+    every = (*_call_rows(), *_memory_rows(), *_vector_rows(), *_decode_rows())
+    return {row.name: row for row in every}
