@@ -52,6 +52,11 @@ class DType:
         return self.kind is Kind.FLOAT
 
     @property
+    def is_differentiable(self) -> bool:
+        """Whether it may have tangents: floats do, and numbers stored like them."""
+        return self.is_float or self.name in ("f8e4m3fn", "f8e5m2")
+
+    @property
     def is_signed(self) -> bool:
         return self.kind is Kind.INT
 

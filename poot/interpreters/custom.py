@@ -417,7 +417,7 @@ class custom_vjp(_Custom):
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             given = iter(cotangents)
             shown = [
-                next(given) if t.dtype.is_float else np.zeros(t.shape, float0)
+                next(given) if t.dtype.is_differentiable else np.zeros(t.shape, float0)
                 for t in (aval.type for aval in wanted.avals)
             ]
             found = bwd(
@@ -464,7 +464,9 @@ def _cotangents(
             )
         made += _checked(where, leaves, [_Typed(a) for a in own], part, "cotangent")
     return [
-        ct for ct, aval in zip(made, avals, strict=True) if aval.type.dtype.is_float
+        ct
+        for ct, aval in zip(made, avals, strict=True)
+        if aval.type.dtype.is_differentiable
     ]
 
 

@@ -116,12 +116,14 @@ def _custom_vjp(
     given = [
         instantiated(t, x)
         for t, x in zip(tangents[op.captured :], own, strict=True)
-        if x.aval.type.dtype.is_float
+        if x.aval.type.dtype.is_differentiable
     ]
-    floats = [out for out in outs if out.aval.type.dtype.is_float]
+    floats = [out for out in outs if out.aval.type.dtype.is_differentiable]
     tangent_op = CustomTangent(rule, len(floats), len(residuals))
     found = iter(tangent_op.bind(*floats, *residuals, *given))
-    moved = [next(found) if out.aval.type.dtype.is_float else None for out in outs]
+    moved = [
+        next(found) if out.aval.type.dtype.is_differentiable else None for out in outs
+    ]
     words = [zeros(t) for t in op.body.result_types[len(outs) :]]
     return (*outs, *words), (*moved, *[None] * len(words))
 
@@ -405,13 +407,13 @@ def _batched_vjp(
         outs, residuals = lifted(around, primals)
         flags = (
             (True,) * len(residuals),
-            (True,) * len([x for x in outs if x.aval.type.dtype.is_float]),
+            (True,) * len([x for x in outs if x.aval.type.dtype.is_differentiable]),
         )
         over_pull = _lifted(lambda r, c: (kept[-1](r, c),), size, flags)
         floats = [
             has_batch
             for x, has_batch in zip(primals, own, strict=True)
-            if x.aval.type.dtype.is_float
+            if x.aval.type.dtype.is_differentiable
         ]
 
         def pull(saved: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -308,7 +308,7 @@ def require_floats(
         leaves, tree = flatten(args[place])
         for leaf, accessor in zip(leaves, leaf_paths(tree), strict=True):
             type = abstract(leaf, where).type
-            if not (allow_int or type.dtype.is_float):
+            if not (allow_int or type.dtype.is_differentiable):
                 path = accessor.codify(f"args[{place}]")
                 raise DTypeError(
                     f"{where}: {path} is {type}, which has no derivative; pass floats, "

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from poot.core.dtypes import DType, Scalar
+from poot.core.dtypes import DType, Kind, Scalar, float32
 from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
@@ -69,6 +69,10 @@ def binary(op: BinaryOp, a: Any, b: Any) -> Any:
 
 
 def add(a: Any, b: Any) -> Any:
+    """The sum; of what cannot be calculated with, that of the values in f32."""
+    dtype = type_of(a).dtype
+    if dtype.kind is Kind.STORAGE:
+        return cast(add(cast(a, float32), cast(b, float32)), dtype)
     return binary(BinaryOp.ADD, a, b)
 
 

@@ -32,6 +32,8 @@ from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
+from poot.lowering.passes.gated import gated
+from poot.lowering.passes.horizontal import horizontal
 from poot.lowering.passes.join_small import join_small
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
@@ -66,7 +68,9 @@ PASSES: tuple[Pass, ...] = (
     dce,
     rematerialize,
     dense_contraction,
+    gated,
     contraction_epilogue,
+    horizontal,
     *FUSING,
 )
 

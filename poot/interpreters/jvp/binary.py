@@ -212,4 +212,4 @@ def _ascending(a: Any, b: Any, c: Any) -> Any:
 @jvp.define(Cast)
 def _cast(op: Cast, primals: Sequence[Any], tangents: Sequence[Tangent]) -> One:
     (x,), (dx,) = primals, tangents
-    return (op.bind(x),), (cast(dx, op.to) if op.to.is_float else None,)
+    return (op.bind(x),), (cast(dx, op.to) if op.to.is_differentiable else None,)

@@ -55,7 +55,7 @@ def define_jointly_linear(*keys: Key) -> None:
     def rule(op: Op, primals: Sequence[Any], tangents: Sequence[Tangent]) -> One:
         result = op.bind(*primals)
         given = [
-            instantiated(t, x) if type_of(x).dtype.is_float else x
+            instantiated(t, x) if type_of(x).dtype.is_differentiable else x
             for x, t in zip(primals, tangents, strict=True)
         ]
         return (result,), (op.bind(*given),)

@@ -110,5 +110,5 @@ class JvpInterpreter(TransformInterpreter):
 def is_differentiable(x: Any) -> bool:
     """Whether a value or Scalar may have a tangent."""
     dtype = x.dtype if isinstance(x, Scalar) else x.aval.type.dtype
-    found: bool = dtype.is_float
+    found: bool = dtype.is_differentiable
     return found

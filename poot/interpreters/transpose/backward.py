@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poot.core.dtypes import Scalar
+from poot.core.dtypes import Kind, Scalar, float32
 from poot.core.equation import Operand, ValueId
 from poot.core.errors import NotLinearError
 from poot.core.extract import needed_equations
 from poot.core.graph import Graph
 from poot.core.interpreter import current
+from poot.core.op import Op
 from poot.core.ops.host import Record
 from poot.core.source import replayed_sources
-from poot.interpreters.primitives import add
+from poot.core.types import TensorType
+from poot.interpreters.primitives import add, cast, type_of
 from poot.interpreters.transpose.table import Cotangent, Linear, transpose_rule
 
 
@@ -100,6 +102,34 @@ class _Backward:
         if all(cotangent is None for cotangent in cotangents):
             return
         operands = [self._read(operand) for operand in eqn.inputs]
-        found = transpose_rule(eqn.op)(eqn.op, cotangents, operands)
+        found = _transposed(eqn.op, cotangents, operands)
         for operand, cotangent in zip(eqn.inputs, found, strict=True):
             self._add(operand, cotangent)
+
+
+def _transposed(
+    op: Op, cotangents: Sequence[Cotangent], operands: Sequence[Any]
+) -> Sequence[Cotangent]:
+    """What the rule of an op gives, which may add cotangents up: in f32 if it must."""
+    rule = transpose_rule(op)
+    is_stored = [ct is not None and _is_stored(type_of(ct)) for ct in cotangents]
+    if not any(is_stored) or op.multiple_results:
+        return rule(op, cotangents, operands)
+    wide = [
+        cast(ct, float32) if stored else ct
+        for ct, stored in zip(cotangents, is_stored, strict=True)
+    ]
+    given = [
+        Linear(TensorType(x.type.shape, float32))
+        if isinstance(x, Linear) and _is_stored(x.type)
+        else x
+        for x in operands
+    ]
+    return [
+        cast(ct, x.type.dtype) if ct is not None and isinstance(x, Linear) else ct
+        for ct, x in zip(rule(op, wide, given), operands, strict=True)
+    ]
+
+
+def _is_stored(type: TensorType) -> bool:
+    return type.dtype.kind is Kind.STORAGE

@@ -100,6 +100,6 @@ def _select(
 @transpose.define(Cast)
 def _cast(op: Cast, cts: Sequence[Any], operands: Sequence[Any]) -> tuple[Any, ...]:
     (x,) = operands
-    if not (x.type.dtype.is_float and op.to.is_float):
+    if not (x.type.dtype.is_differentiable and op.to.is_differentiable):
         raise not_linear(op, f"from {x.type.dtype} to {op.to}")
     return (cast(cts[0], x.type.dtype),)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from poot.core.dtypes import Scalar
 from poot.core.graph import Graph
-from poot.core.ops.contractions import ContractionEpilogue
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.contraction_growth import (
     Growth,
-    Site,
     Uses,
     absorb_sources,
-    body_of,
+    emit_sites,
 )
 from poot.lowering.passes.driver import Log, Pass, Rewrite, place_of
 
@@ -42,27 +39,7 @@ def _contraction_epilogue(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
                 log.fire(EPILOGUE_SOURCE, place_of(graph, source))
             uses.taken.update(site.members)
             sites.append(site)
-    return _emit(graph, sites)
-
-
-def _emit(graph: Graph, sites: list[Site]) -> Graph:
-    """The graph with a composite in place of each site."""
-    if not sites:
-        return graph
-    edit = graph.edit()
-    for site in sites:
-        heads = [graph.eqns[head] for head in site.heads]
-        body, extras = body_of(graph, site)
-        op = ContractionEpilogue(tuple(head.op for head in heads), body)
-        operands = (heads[0].inputs[0], *(head.inputs[1] for head in heads), *extras)
-        assert not any(isinstance(operand, Scalar) for operand in operands)
-        last = max(site.members)
-        outs = edit.emit(op, operands, last, graph.source(last))
-        for old, new in zip(site.results, outs, strict=True):
-            edit.replace(old, new)
-        for index in (*site.heads, *site.members):
-            edit.remove(index)
-    return edit.commit()
+    return emit_sites(graph, sites)
 
 
 contraction_epilogue = Pass(

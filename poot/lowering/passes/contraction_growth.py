@@ -10,7 +10,11 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.contractions import DenseContraction, GroupedDenseContraction
+from poot.core.ops.contractions import (
+    ContractionEpilogue,
+    DenseContraction,
+    GroupedDenseContraction,
+)
 from poot.core.ops.elementwise import Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.random import Threefry2x32
@@ -245,3 +249,23 @@ def body_of(graph: Graph, site: Site) -> tuple[Graph, list[ValueId]]:
     for result in site.results:
         builder.result(known[result])
     return builder.finish(), extras
+
+
+def emit_sites(graph: Graph, sites: list[Site]) -> Graph:
+    """The graph with a composite in place of each site."""
+    if not sites:
+        return graph
+    edit = graph.edit()
+    for site in sites:
+        heads = [graph.eqns[head] for head in site.heads]
+        body, extras = body_of(graph, site)
+        op = ContractionEpilogue(tuple(head.op for head in heads), body)
+        operands = (heads[0].inputs[0], *(head.inputs[1] for head in heads), *extras)
+        assert not any(isinstance(operand, Scalar) for operand in operands)
+        last = max(site.members)
+        outs = edit.emit(op, operands, last, graph.source(last))
+        for old, new in zip(site.results, outs, strict=True):
+            edit.replace(old, new)
+        for index in (*site.heads, *site.members):
+            edit.remove(index)
+    return edit.commit()

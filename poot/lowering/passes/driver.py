@@ -55,6 +55,8 @@ class Reason(enum.Enum):
     NARROWS = "narrows"
     AXIS_ORDER = "axis-order"
     NOT_FIRST_AXIS = "not-first-axis"
+    OTHER_LHS = "other-lhs"
+    OTHER_TYPE = "other-type"
     READS_BOTH = "reads-both"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
@@ -102,6 +104,8 @@ REASONS = {
     Reason.NARROWS: "the cast is no exact one of f16 or bf16 to f32",
     Reason.AXIS_ORDER: "axes of the result would come in another order",
     Reason.NOT_FIRST_AXIS: "it is not along the first axis",
+    Reason.OTHER_LHS: "they contract other axes of the operand that they share",
+    Reason.OTHER_TYPE: "they are of other types, or contract other axes",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",

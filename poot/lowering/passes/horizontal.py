@@ -1,0 +1,202 @@
+"""Contractions of one operand share a launch: what makes q, k and v of x, say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poot.core.builder import Builder
+from poot.core.dtypes import Scalar
+from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.graph import Graph
+from poot.core.op import Op
+from poot.core.ops.contractions import (
+    ContractionEpilogue,
+    DenseContraction,
+    GroupedDenseContraction,
+)
+from poot.core.ops.matmul import DotGeneral, MatMul
+from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.contraction_growth import Uses
+from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.units import MOST_OPERANDS
+from poot.lowering.plan.layout import VIEWS
+
+HORIZONTAL = Rewrite(
+    "horizontal",
+    "contractions that do not need each other may take turns in one launch",
+)
+# Of one launch: each has its own code in the kernel.
+_MOST_HEADS = 6
+# Equations that a result may be computed earlier: it takes memory until it is read.
+_MOST_APART = 96
+
+
+@dataclass(slots=True)
+class _Group:
+    """Equations that are to be one, in order."""
+
+    members: list[int]
+    heads: int
+    operands: set[Operand] = field(default_factory=set)
+    # The first equation that reads one of the results.
+    due: int = 0
+
+
+class _Joiner:
+    """One walk over a graph, with an open group for each operand."""
+
+    def __init__(self, graph: Graph, log: Log) -> None:
+        self.graph = graph
+        self.log = log
+        self.uses = Uses(graph)
+        self.open: dict[ValueId, _Group] = {}
+        self.groups: list[_Group] = []
+
+    def run(self) -> Graph:
+        for index, eqn in enumerate(self.graph.eqns):
+            heads = _heads(self.uses, index)
+            if heads:
+                self._visit(index, eqn, len(heads))
+        done = [group for group in self.groups if len(group.members) > 1]
+        return self._emit(done) if done else self.graph
+
+    def _visit(self, index: int, eqn: Eqn, heads: int) -> None:
+        lhs = eqn.inputs[0]
+        assert not isinstance(lhs, Scalar)
+        group = self.open.get(lhs)
+        if group is not None:
+            refusal = self._refusal(group, index, heads)
+            if refusal is None:
+                self._join(group, index, heads)
+                return
+            reason, detail = refusal
+            self.log.decline(HORIZONTAL, place_of(self.graph, index), reason, detail)
+            if reason is Reason.OTHER_LHS:
+                return
+        group = _Group([index], heads, set(eqn.inputs), self._due(index))
+        self.open[lhs] = group
+        self.groups.append(group)
+
+    def _refusal(
+        self, group: _Group, index: int, heads: int
+    ) -> tuple[Reason, str] | None:
+        first, eqn = self.graph.eqns[group.members[0]], self.graph.eqns[index]
+        detail = f"%{first.outs[0]}"
+        if self._rows(first) != self._rows(eqn):
+            return Reason.OTHER_LHS, detail
+        if group.heads + heads > _MOST_HEADS:
+            return Reason.RESULT_LIMIT, detail
+        if index - group.members[0] > _MOST_APART:
+            return Reason.LIFETIME, detail
+        outs = group.heads + heads
+        if len(group.operands | set(eqn.inputs)) + outs > MOST_OPERANDS:
+            return Reason.OPERAND_LIMIT, detail
+        for operand in eqn.inputs:
+            if self._ready(operand) >= group.due:
+                return Reason.ORDER, f"{detail}, %{operand}"
+        return None
+
+    def _rows(self, eqn: Eqn) -> object:
+        """The axes of the lhs by role, and the dtype in which sums are."""
+        op = eqn.op.heads[0] if isinstance(eqn.op, ContractionEpilogue) else eqn.op
+        ndim = self.graph.type(eqn.inputs[0]).ndim
+        made = op.infer_all(*map(self.graph.type, eqn.inputs[:2]))[0]
+        return _axes(op, ndim), made.dtype.compute if made.dtype.is_float else made
+
+    def _join(self, group: _Group, index: int, heads: int) -> None:
+        group.members.append(index)
+        group.heads += heads
+        group.operands.update(self.graph.eqns[index].inputs)
+        group.due = min(group.due, self._due(index))
+        self.log.fire(HORIZONTAL, place_of(self.graph, index))
+
+    def _due(self, index: int) -> int:
+        readers = (self.uses.users.get(out, ()) for out in self.graph.eqns[index].outs)
+        return min((users[0] for users in readers if users), default=1 << 60)
+
+    def _ready(self, operand: Operand) -> int:
+        """The equation that makes an operand; views are made where they are read."""
+        while not isinstance(operand, Scalar) and operand in self.uses.makers:
+            maker = self.uses.makers[operand]
+            eqn = self.graph.eqns[maker]
+            if not isinstance(eqn.op, VIEWS):
+                return maker
+            operand = eqn.inputs[0]
+        return -1
+
+    def _emit(self, groups: list[_Group]) -> Graph:
+        graph, edit = self.graph, self.graph.edit()
+        for group in groups:
+            eqns = [graph.eqns[index] for index in group.members]
+            op, operands = _joined(graph, eqns)
+            first = group.members[0]
+            made = edit.emit(op, operands, first, graph.source(first))
+            olds = [out for eqn in eqns for out in eqn.outs]
+            for old, new in zip(olds, made, strict=True):
+                edit.replace(old, new)
+            for index in group.members:
+                edit.remove(index)
+        return edit.commit()
+
+
+def _heads(uses: Uses, index: int) -> tuple[Op, ...]:
+    """The contractions that an equation computes."""
+    eqn = uses.graph.eqns[index]
+    if isinstance(eqn.op, ContractionEpilogue):
+        return eqn.op.heads if eqn.op.prologue is None else ()
+    return (eqn.op,) if uses.is_contraction(index) else ()
+
+
+def _axes(op: Op, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The contracted axes of the lhs, and its batch axes."""
+    if isinstance(op, MatMul):
+        return (ndim - 1,), tuple(range(ndim - 2))
+    if isinstance(op, GroupedDenseContraction):
+        op = op.dense
+    assert isinstance(op, DotGeneral | DenseContraction)
+    return op.lhs_contracting, op.lhs_batch
+
+
+def _joined(
+    graph: Graph, eqns: list[Eqn]
+) -> tuple[ContractionEpilogue, tuple[Operand, ...]]:
+    """One composite of all, and its operands; results come in their order."""
+    builder = Builder()
+    heads: list[Op] = []
+    weights: list[Operand] = []
+    given: list[list[ValueId]] = []
+    for eqn in eqns:
+        op = eqn.op
+        mine = op.heads if isinstance(op, ContractionEpilogue) else (op,)
+        heads += mine
+        rights = eqn.inputs[1 : 1 + len(mine)]
+        weights += rights
+        lhs = graph.type(eqn.inputs[0])
+        made = [
+            head.infer_all(lhs, graph.type(right))[0]
+            for head, right in zip(mine, rights, strict=True)
+        ]
+        given.append([builder.input(type) for type in made])
+    extras: dict[Operand, ValueId] = {}
+    for eqn, values in zip(eqns, given, strict=True):
+        if not isinstance(eqn.op, ContractionEpilogue):
+            continue
+        for operand in eqn.inputs[1 + len(eqn.op.heads) :]:
+            if operand not in extras:
+                extras[operand] = builder.input(graph.type(operand))
+            values.append(extras[operand])
+    for eqn, values in zip(eqns, given, strict=True):
+        if isinstance(eqn.op, ContractionEpilogue):
+            known = builder.inline(eqn.op.body, values)
+            values = [known[result] for result in eqn.op.body.results]
+        for value in values:
+            builder.result(value)
+    composite = ContractionEpilogue(tuple(heads), builder.finish())
+    return composite, (eqns[0].inputs[0], *weights, *extras)
+
+
+def _horizontal(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
+    return _Joiner(graph, log).run()
+
+
+horizontal = Pass("horizontal", (HORIZONTAL,), _horizontal)
