@@ -49,7 +49,7 @@ class Stand:
 class Visible:
     """Which keys a row may see: from `first` to before `end`.
 
-    The score of all others is `masked`.
+    The scores of all others are at most `masked`.
     """
 
     first: Ref
@@ -89,8 +89,9 @@ class AttentionProgram:
     @property
     def rounds(self) -> int:
         """Walks over keys: those seen, then, if need be, those before and after."""
-        finite = self.visible is not None and math.isfinite(self.visible.masked)
-        return 3 if finite else 1
+        if self.visible is None or self.visible.masked == -math.inf:
+            return 1
+        return 3
 
 
 @dataclass(frozen=True, slots=True)
