@@ -26,6 +26,20 @@ def matmul(np_like, a, b):
     return np_like.matmul(a, b)
 
 
+def causal_attention(np_like, q, k, v):
+    """Of [heads, length, elements]."""
+    length = q.shape[-2]
+    mask = np_like.tril(np_like.ones((length, length), bool))
+    scores = q @ np_like.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]).astype(np.float32)
+    return softmax(np_like, np_like.where(mask, scores, -np.inf)) @ v
+
+
+def attention_arguments(length: int) -> list[np.ndarray]:
+    """Queries, keys and values of 8 heads of 64 elements."""
+    random = np.random.default_rng(4)
+    return [random.standard_normal((8, length, 64), np.float32) for _ in range(3)]
+
+
 def mlp_loss(np_like, weights, x, y):
     """The mean square error of layers of tanh, each a matrix and a bias."""
     for number in range(0, len(weights), 2):

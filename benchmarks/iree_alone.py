@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import models
-from cases import mlp_arguments, mlp_loss
+from cases import attention_arguments, causal_attention, mlp_arguments, mlp_loss
 from iree_vulkan import IreeFunction
 
 
@@ -42,6 +42,15 @@ def mlp_gradient(width: int) -> Callable[[], object]:
     return IreeFunction(gradient, mlp_arguments(width))
 
 
+def attention(length: int) -> Callable[[], object]:
+    """Causal, checked once."""
+    arguments = attention_arguments(length)
+    run = IreeFunction(lambda *xs: causal_attention(jnp, *xs), arguments)
+    expected = causal_attention(np, *(a.astype(np.float64) for a in arguments))
+    np.testing.assert_allclose(run.to_host(run()), expected, atol=2e-5, rtol=2e-5)
+    return run
+
+
 def decode(layers: int) -> Callable[[], object]:
     """A step of the small decoder over its caches, which are not donated there."""
     sizes = replace(models.SMALL, layers=layers)
@@ -58,7 +67,12 @@ def decode(layers: int) -> Callable[[], object]:
     return run
 
 
-CASES = {"matmul": matmul, "mlp_gradient": mlp_gradient, "decode": decode}
+CASES = {
+    "attention": attention,
+    "decode": decode,
+    "matmul": matmul,
+    "mlp_gradient": mlp_gradient,
+}
 
 
 def milliseconds(case: str, size: int, rounds: int) -> list[float]:

@@ -23,7 +23,16 @@ import models
 import poot
 import poot.numpy as jnp
 from call_overhead import overhead_microseconds
-from cases import chain, matmul, mlp_arguments, mlp_loss, rms_norm, softmax
+from cases import (
+    attention_arguments,
+    causal_attention,
+    chain,
+    matmul,
+    mlp_arguments,
+    mlp_loss,
+    rms_norm,
+    softmax,
+)
 from copy_kernels import SHAPES, copy_program
 from empty_launches import empty_launches
 from iree_alone import milliseconds_alone
@@ -37,6 +46,7 @@ ELEMENTS = 1 << 22
 ROWS, COLUMNS = 4096, 1024
 SIDE = 1024
 WIDTH = 512
+LENGTH = 512
 STEPS, CELL = 1000, 16
 
 
@@ -121,6 +131,12 @@ def measure_matmul(rounds: int) -> Measure:
     a, b = (random.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
     run = on_poot(matmul, a, b)
     return between_iree("matmul 1024^3 / IREE", "matmul", SIDE, run, rounds, 0.7)
+
+
+def measure_attention(rounds: int) -> Measure:
+    """Causal, H8 L512 D64."""
+    run = on_poot(causal_attention, *attention_arguments(LENGTH))
+    return between_iree("attention / IREE", "attention", LENGTH, run, rounds, 0.8)
 
 
 def between_iree(
@@ -251,6 +267,7 @@ def main() -> int:
     measures = [measure_import(arguments.rounds)]
     measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
+    measures.append(measure_attention(max(5, arguments.rounds // 2)))
     measures.append(measure_gradient(max(5, arguments.rounds // 2)))
     measures.append(measure_decode(max(5, arguments.rounds // 2)))
     measures.append(measure_scan(device, arguments.rounds))

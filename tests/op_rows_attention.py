@@ -66,9 +66,9 @@ def attention_case(
 def _cases(dtype: DType) -> list[Case]:
     least = -60000.0
     return [
-        attention_case(dtype, (2,), (5,), 7, 3, 5),
+        attention_case(dtype, (2,), (2,), 7, 3, 5),
         attention_case(dtype, (2,), (2, 9), 21, 8, 4, bias=True, masked=least),
-        attention_case(dtype, (3,), (2, 3), 6, 4, 8, order=(2, 0, 1, 3), late=True),
+        attention_case(dtype, (3,), (1, 3), 6, 4, 8, order=(2, 0, 1, 3), late=True),
         attention_case(dtype, (), (1,), 1, 1, 1),
         attention_case(dtype, (0,), (2,), 3, 4, 4),
     ]

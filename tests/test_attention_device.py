@@ -34,3 +34,39 @@ def test_spellings(spelling: Spelling) -> None:
     found, wanted = run(spelling.function, *arguments)
     tolerance = 2e-6 if spelling.dtype is np.float32 else 3e-2
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_one_launch_serves_every_position() -> None:
+    """Of a cache no more is read than is filled; the rest may be anything."""
+    (spelling,) = (s for s in SPELLINGS if str(s) == "decode_step")
+    q, k, v, _ = spelling.arguments()
+    use_backend(device_backend())
+    jitted = poot.jit(spelling.function)
+    for position in (0, 8, 39):
+        keys, values = (np.array(x) for x in (k, v))
+        keys[:, position + 1 :] = values[:, position + 1 :] = np.nan
+        found = np.asarray(jitted(q, keys, values, position))
+        keys[:, position + 1 :] = values[:, position + 1 :] = 0
+        graph = jitted.trace(q, keys, values, position).graph
+        given = (np.asarray(q), keys, values, position)
+        (wanted,) = evaluate_all(graph, *given).results
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+    program = jitted.lower(q, k, v, 0).compile().program
+    assert [node.kernel.name[:14] for node in program.dispatches] == ["attention_keys"]
+
+
+def test_report() -> None:
+    """Fired or not, and why, and with which kernel: for people to read."""
+
+    def both(q, k, v):
+        shares = poot.nn.softmax(q @ k.T)
+        return poot.nn.softmax(q @ v.T / 2) @ v, shares @ v, shares
+
+    q, k, v = (np.ones((9, 4), np.float32) for _ in range(3))
+    use_backend(device_backend())
+    report = str(poot.jit(both).lower(q, k, v).compile().report())
+    assert "find_attention (reassociating: softmax(score(q kᵀ)) v" in report
+    assert "fired 1 times" in report
+    assert "not shares-used 1 times (the exponentials or shares are read" in report
+    assert "the shares, is an output" in report
+    assert "rows 16, 8 keys, keys handed round" in report

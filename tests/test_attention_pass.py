@@ -11,7 +11,9 @@ from poot.core.ops.attention import Attention
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import PASSES
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.passes.attention import FIND_ATTENTION
 from poot.lowering.passes.driver import run_passes
+from tests.attention_near_misses import NEAR_MISSES, NearMiss
 from tests.attention_spellings import SPELLINGS, Spelling
 
 
@@ -38,3 +40,15 @@ def test_found(spelling: Spelling) -> None:
     np.testing.assert_allclose(
         found.astype(np.float32), wanted.astype(np.float32), rtol=1e-6, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("miss", NEAR_MISSES, ids=str)
+def test_declined(miss: NearMiss) -> None:
+    """Once, for the reason, and the values concerned are named."""
+    arguments = [np.ones(shape, np.float32) for shape in miss.shapes]
+    graph = poot.jit(miss.function).trace(*arguments).graph
+    after, records = run_passes(PASSES, graph, DeviceInfo())
+    assert not attentions(after)
+    (found,) = [e for r in records for e in r.log.declined(FIND_ATTENTION)]
+    assert found.reason is miss.reason
+    assert miss.detail in found.detail

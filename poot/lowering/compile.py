@@ -25,6 +25,7 @@ from poot.lowering.kernels import (
     window,
 )
 from poot.lowering.passes.attention import find_attention
+from poot.lowering.passes.canonicalize import canonicalize
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
@@ -58,6 +59,8 @@ FUSING: tuple[Pass, ...] = (
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
+    # What opening adds, copies among it, is as it has to be.
+    canonicalize,
     open_control,
     cse,
     drop_barriers,

@@ -10,6 +10,7 @@ Bounds are computed in i32 as the masks are: no sum in a mask may leave it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -96,6 +97,8 @@ class _Linear:
         return self.minus(_Linear(0).minus(other))
 
 
+# Layers have equal scores.
+@functools.lru_cache(256)
 def find_bounds(score: Graph) -> Bounds | None:
     """The bounds of the keys that each row sees, if the score tells any."""
     return _Search(score).run()

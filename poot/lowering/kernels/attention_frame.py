@@ -70,6 +70,11 @@ class Places:
         none = k.eq(peak, k.const(F32, _MINUS_INFINITY))
         return k.select(none, k.const(F32, 0), peak)
 
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, with one rounding where the device does that."""
+        k = self.k
+        return k.fma(a, b, c) if k.info.fused_multiply_add32 else k.add(k.mul(a, b), c)
+
     def exp(self, x: Value) -> Value:
         return lower_unary(self.k, UnaryOp.EXP, x, dtypes.float32)
 

@@ -155,14 +155,15 @@ class _KeysKernel(AttentionFrame):
         for row, query, (peak, total) in zip(self.rows, queries, softmax, strict=True):
             product = k.const(F32, 0)
             for a, b in zip(query, own, strict=False):
-                product = k.add(product, k.mul(a.load(), b))
+                product = self.multiply_add(a.load(), b, product)
             scores = self.scores(row, key, (product,))
             powers, shrink = self.powers(peak, total, scores)
             weights.append((powers[0], shrink))
         values = self._of_key(self.values, program.v, key, program.values)
         for (weight, shrink), row_sums in zip(weights, sums, strict=True):
             for sum, value in zip(row_sums, values, strict=False):
-                sum.store(k.add(k.mul(sum.load(), shrink), k.mul(weight, value)))
+                shrunk = k.mul(sum.load(), shrink)
+                sum.store(self.multiply_add(weight, value, shrunk))
 
     def _of_key(
         self, pointer: Pointer, stand: Stand, key: Value, features: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.core.dtypes import DType
 from poot.core.errors import LimitError
@@ -11,8 +11,12 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.contraction import CHUNK
 from poot.lowering.kernels.region import Ref, Region
 
-# Queries, or sums of weighted values, that an invocation keeps.
+# Features of queries, and as many sums of weighted values, that an invocation keeps
+# whose rows are its own; that one keeps whose keys are, by whether it is a CPU's.
 _MOST_HELD = 128
+_MOST_SHARED = {True: 512, False: 128}
+# The first where a GPU's invocations have but a part of each row.
+_MOST_ON_GPU = 64
 # Elements of a head: the code of a kernel grows with them.
 _MOST_HEAD = 1024
 # Up to so many rows share the keys that each invocation has to itself.
@@ -138,13 +142,6 @@ def choose_attention_schedule(
         raise LimitError(
             f"attention: heads of {largest} elements; the most is {_MOST_HEAD}"
         )
-    width = info.subgroup_size
-    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
-    if width > most:
-        raise LimitError(
-            f"attention: takes workgroups of a subgroup of {width}; {info.name} has "
-            f"workgroups of {most} at most"
-        )
     if program.row_count <= _MOST_SHARED_ROWS:
         return _by_keys(info, program, largest)
     return _by_rows(info, program, largest)
@@ -153,7 +150,8 @@ def choose_attention_schedule(
 def _by_keys(
     info: DeviceInfo, program: AttentionProgram, largest: int
 ) -> AttentionSchedule:
-    rows = max(min(program.row_count, _MOST_HELD // largest), 1)
+    most_rows = max(_MOST_SHARED[info.is_cpu] // largest, 1)
+    rows = min(program.row_count, most_rows)
     blocks = program.batches * -(-program.row_count // rows)
     per_unit = 1 if info.is_cpu else _GROUPS_PER_UNIT
     wanted = -(-info.compute_units * per_unit // blocks)
@@ -177,4 +175,11 @@ def _by_rows(
         sizes = program.features, program.values
         while parts < 8 and not any(size % (2 * parts * CHUNK) for size in sizes):
             parts *= 2
-    return AttentionSchedule("rows", width, 1, _TILE, parts)
+    rows = (
+        1 if info.is_cpu else max(min(_MOST_ON_GPU * parts // largest, _MOST_ROWS), 1)
+    )
+    schedule = AttentionSchedule("rows", width, rows, _TILE, parts)
+    wanted = info.compute_units * _GROUPS_PER_UNIT
+    while schedule.rows > 1 and schedule.groups(program) < wanted:
+        schedule = replace(schedule, rows=schedule.rows // 2)
+    return schedule

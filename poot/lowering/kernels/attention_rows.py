@@ -180,8 +180,9 @@ class _RowsKernel(AttentionFrame):
             ):
                 for row, own in enumerate(queries):
                     for lane in range(count):
-                        product = k.mul(own[place + lane].load(), key[lane])
-                        totals[row][t] = k.add(totals[row][t], product)
+                        totals[row][t] = self.multiply_add(
+                            own[place + lane].load(), key[lane], totals[row][t]
+                        )
             place += count
         step = 1
         while step < self.schedule.parts:
@@ -233,7 +234,7 @@ class _RowsKernel(AttentionFrame):
                     sum = own[place + lane]
                     total = k.mul(sum.load(), shrinks[row])
                     for weight, value in zip(weights[row], values, strict=True):
-                        total = k.add(total, k.mul(weight, value[lane]))
+                        total = self.multiply_add(weight, value[lane], total)
                     sum.store(total)
             place += count
 

@@ -17,7 +17,7 @@ from poot.lowering.kernels.region import Dim, Ref, Region
 # Chunks of a row that an invocation keeps in registers from phase to phase.
 _RESIDENT_CHUNKS = 8
 # Chunks an invocation should have before a row gets more invocations.
-_CHUNKS_EACH = 4
+_CHUNKS_EACH = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,13 @@ class Reason(enum.Enum):
     TABLES = "tables"
     OTHER_SOURCE = "other-source"
     REST = "rest"
+    FLUSHED = "flushed"
+    SIGNED_ZERO = "signed-zero"
+    NOT_FINITE = "not-finite"
+    ROUNDED = "rounded"
+    SUBNORMAL = "subnormal"
+    NOT_BOOL = "not-bool"
+    ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
 
@@ -117,6 +124,13 @@ REASONS = {
     "their neighbours",
     Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
     Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
+    Reason.FLUSHED: "the device takes subnormals for zeros where it calculates",
+    Reason.SIGNED_ZERO: "a zero would have another sign",
+    Reason.NOT_FINITE: "infinities and NaN would give something else",
+    Reason.ROUNDED: "numbers are rounded or cut on the way",
+    Reason.SUBNORMAL: "a number is no normal one of its dtype",
+    Reason.NOT_BOOL: "the condition is no bool",
+    Reason.ACROSS_PARTS: "it reaches over more than one part",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
     Reason.SMALL_GAIN: "too little would be saved",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
