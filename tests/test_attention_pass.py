@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import poot
+import poot.numpy as jnp
 from poot.core.graph import Graph
 from poot.core.ops.attention import Attention
+from poot.core.ops.shape import Transpose
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import PASSES
 from poot.lowering.device_info import DeviceInfo
@@ -52,3 +54,48 @@ def test_declined(miss: NearMiss) -> None:
     (found,) = [e for r in records for e in r.log.declined(FIND_ATTENTION)]
     assert found.reason is miss.reason
     assert miss.detail in found.detail
+
+
+def test_a_transpose_of_the_means_joins() -> None:
+    """The kernel writes in the order that is wanted, unless both are."""
+
+    def means(q, k, v):
+        return poot.nn.softmax(q @ jnp.swapaxes(k, -1, -2)) @ v
+
+    def turned(q, k, v):
+        return jnp.swapaxes(means(q, k, v), 0, 1)
+
+    def both(q, k, v):
+        found = means(q, k, v)
+        return found, jnp.swapaxes(found, 0, 1)
+
+    given = [np.ones((3, 9, 4), np.float32) for _ in range(3)]
+    for function, order, ops in (
+        (turned, (1, 0, 2), [Attention]),
+        (both, (0, 1, 2), [Attention, Transpose]),
+    ):
+        after = lowered(poot.jit(function).trace(*given).graph)
+        (op,) = attentions(after)
+        assert op.order == order
+        assert [type(eqn.op) for eqn in after.eqns] == ops, str(after)
+
+
+def test_masks_that_layers_share_are_computed_by_each() -> None:
+    """Index arithmetic joins every kernel; other shared masks are read."""
+
+    def layers(q, k, v, given):
+        mask = jnp.arange(9)[:, None] >= jnp.arange(9)
+        other = given[:, None] * given > 0
+        for _ in range(2):
+            scores = jnp.where(mask & other, q @ jnp.swapaxes(k, -1, -2), -jnp.inf)
+            q = poot.nn.softmax(scores) @ v
+        return q
+
+    given = [np.ones((3, 9, 4), np.float32) for _ in range(3)]
+    graph = poot.jit(layers).trace(*given, np.ones(9, np.float32)).graph
+    after = lowered(graph)
+    found = attentions(after)
+    assert len(found) == 2
+    for op in found:
+        (_, *extras) = op.score.input_types
+        assert [str(type) for type in extras] == ["bool[9,9]"]

@@ -191,6 +191,17 @@ HORIZONTAL_NEAR_MISSES = {
         """,
         {"%6": Reason.ORDER},
     ),
+    "one is the other's operand": (
+        """
+        device %0: f32[4,4]
+        device %1: f32[4,4]
+        %2: f32[4,4] = matmul[out=none](%0, %1)
+        %3: f32[4,4] = transpose[perm=(1, 0)](%2)
+        %4: f32[4,4] = matmul[out=none](%0, %3)
+        result %4
+        """,
+        {"%4": Reason.ORDER},
+    ),
     "another axis of the operand": (
         f"""
         device %0: f32[4,4]

@@ -400,9 +400,9 @@ def readers_of_one(count: int) -> Graph:
 @pytest.mark.parametrize("make", [chain_of, tree_of, readers_of_one])
 def test_big_graphs_take_linear_time(make):
     def seconds(graph: Graph) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         lower(graph, DeviceInfo())
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     small, big = make(500), make(4000)
     seconds(small)

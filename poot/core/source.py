@@ -76,6 +76,15 @@ def replayed_sources() -> Iterator[_Replayed]:
         _replayed.source = before
 
 
+@contextmanager
+def at_source(source: Source) -> Iterator[None]:
+    """Within the block the user's line is this one, if it is known."""
+    with replayed_sources() as line:
+        if source is not UNKNOWN:
+            line.source = source
+        yield
+
+
 def user_source() -> Source:
     """The innermost frame outside poot and its trees: the user's line.
 

@@ -19,6 +19,7 @@ from poot.core.ops.wrappers import (
     CustomVjp,
     CustomVmap,
 )
+from poot.core.source import at_source
 from poot.core.types import TensorType
 from poot.interpreters.aval import Aval
 from poot.interpreters.eager import EAGER
@@ -62,7 +63,8 @@ def bind_wrapper(
     results = found[:count]
     witnesses = nested.graph.witnesses
     for word, witness in zip(found[count:], witnesses, strict=True):
-        results = current().witness(word, witness.message, results)
+        with at_source(witness.source):
+            results = current().witness(word, witness.message, results)
     return [
         x.with_weak(aval.weak)
         for x, aval in zip(results, nested.result_avals, strict=True)

@@ -12,6 +12,7 @@ from typing import Any
 from poot.core.errors import PootError
 from poot.core.graph import Graph
 from poot.core.ops.control import Cond, ControlOp, Scan, While
+from poot.core.source import at_source
 from poot.core.types import TensorType
 from poot.interpreters.graphs import Flags, Split, chosen, reordered, split_graph
 from poot.interpreters.nested import stage_closed
@@ -31,7 +32,8 @@ def _staged(
     results = list(interpreter.staging.process(op, tuple(operands)))
     count = len(results) - len(op.witnesses)
     for word, witness in zip(results[count:], op.witnesses, strict=True):
-        interpreter.staging.witness(word, witness.message, ())
+        with at_source(witness.source):
+            interpreter.staging.witness(word, witness.message, ())
     return results[:count]
 
 

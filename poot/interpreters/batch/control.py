@@ -12,6 +12,7 @@ from poot.core.interpreter import current
 from poot.core.ops.control import Cond, Scan, While
 from poot.core.ops.elementwise import Clamp, CompareOp
 from poot.core.ops.reduce import Reduce, ReduceOp
+from poot.core.source import at_source
 from poot.core.types import TensorType
 from poot.interpreters.batch.table import Axis, batch, batch_name, in_front
 from poot.interpreters.closing import bind_closed
@@ -211,7 +212,6 @@ def _any_loop(
     step, _ = batched_graph(
         plain, size, (*fixed[first:], *all_carries), (True,) * len(plain.results), name
     )
-    messages = [w.message for w in op.body.witnesses]
     types = _over_batch(op, size, fixed)
 
     def condition(*values: Any) -> list[Any]:
@@ -223,8 +223,9 @@ def _any_loop(
         (goes_on,) = replay(exposed(asks), [*values[:first], *before])[:1]
         found = replay(step, values[first:])
         kept = [_where(goes_on, x, y) for x, y in zip(found, before, strict=False)]
-        for word, message in zip(found[carries:], messages, strict=True):
-            current().witness(_worst(goes_on, word), message, ())
+        for word, witness in zip(found[carries:], op.body.witnesses, strict=True):
+            with at_source(witness.source):
+                current().witness(_worst(goes_on, word), witness.message, ())
         return kept
 
     conditions = [*types[:first], *types[consts:]]

@@ -10,6 +10,7 @@ from poot.core.errors import ArgumentError, ConcretizationError, TypeMismatchErr
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.core.ops.control import Cond, ControlOp
+from poot.core.source import at_source
 from poot.interpreters.aval import Aval
 from poot.interpreters.flat import FlatFunction, name_of
 from poot.interpreters.nested import stage_nested
@@ -49,7 +50,8 @@ def bind(op: ControlOp, operands: Sequence[Any]) -> list[Any]:
         message = witness.message
         if not isinstance(op, Cond) and "{iteration}" not in message:
             message += ITERATION
-        results = current().witness(word, message, results)
+        with at_source(witness.source):
+            results = current().witness(word, message, results)
     return results
 
 

@@ -323,6 +323,20 @@ class Reader:
         k = self._frame.k
         return [self.element(outer, k.add(inner, i)) for i in range(CHUNK)]
 
+    def along(self, outer: Size, inner: Size, count: int) -> list[Value]:
+        """`count` elements along k, of which CHUNK or more are loaded at once."""
+        k = self._frame.k
+        if self.vector == "inner" and count <= self._side.run:
+            at = k.value(self._at(outer, inner))
+            dtype, bound = self._side.dtype, self._bound
+            run = load_run(k, self._pointer, dtype, at, count, bound)
+            return [self._widened(value) for value in run]
+        runs = [
+            self.along_inner(outer, k.add(inner, skip))
+            for skip in range(0, count, CHUNK)
+        ]
+        return [value for run in runs for value in run]
+
     def along_outer(self, outer: Size, inner: Size) -> list[Value]:
         """(outer, inner), (outer + 1, inner), …: CHUNK of them."""
         if self.vector == "outer":

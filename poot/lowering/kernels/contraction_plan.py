@@ -25,6 +25,7 @@ from poot.lowering.kernels.contraction import (
     Side,
     Target,
     Words,
+    run_length,
     vector_axis,
 )
 from poot.lowering.kernels.contraction_io import accumulated
@@ -163,7 +164,21 @@ def _extent(parts: Sequence[Part]) -> Extent:
         size_of(roles.batch),
         dense,
         max(len(part.rights) for part in parts),
+        _run(parts) if dense else CHUNK,
     )
+
+
+def _run(parts: Sequence[Part]) -> int:
+    """How many elements one load brings along k of every right operand."""
+    runs = []
+    for part in parts:
+        roles = part.roles
+        for head, right in enumerate(part.rights):
+            batch = [axis.stride(head) for axis in roles.batch]
+            outer, inner = merged(roles.columns, head), merged(roles.inner, head)
+            offset, size = right.layout.offset, right.dtype.itemsize
+            runs.append(run_length(offset, batch, outer, inner, size))
+    return min(runs)
 
 
 def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:
@@ -199,7 +214,7 @@ class _PartPlan:
         head, heads = part.head, len(part.rights)
         sums = accumulated(head.dtype)
         # Small elements are stored by whole words only, where the device wants that.
-        by_word = part.roles.stores_chunks and schedule.kind != "dot"
+        by_word = part.roles.stores_chunks and schedule.stores_chunks
         if splits > 1:
             shape = (heads, splits, *head.shape)
             scratch = ctx.scratch(TensorType(shape, sums))
@@ -381,6 +396,7 @@ class _Problem:
             words.walk(outer),
             words.walk(inner),
             vector_axis(view.layout.offset, batch, outer, inner),
+            run_length(view.layout.offset, batch, outer, inner, view.dtype.itemsize),
         )
 
     def _stored(self, batch: tuple[int, ...], splits: int) -> Target:

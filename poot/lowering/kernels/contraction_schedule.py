@@ -8,7 +8,12 @@ from poot.core.errors import LimitError
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.contraction import CHUNK, Contraction
 from poot.lowering.kernels.contraction_direct import direct_groups, direct_kernel
-from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
+from poot.lowering.kernels.contraction_dot import (
+    Dot,
+    dot_kernel,
+    loads_ahead,
+    subgroups,
+)
 from poot.lowering.kernels.contraction_lanes import Block, lanes_kernel
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
 from poot.lowering.program import Kernel
@@ -17,8 +22,16 @@ _BLOCKS = (Block(32, 2), Block(32, 1), Block(16, 2), Block(16, 1), Block(8, 1))
 # What takes the least time to compile. From so many products on, larger blocks pay.
 _SMALL_BLOCK = Block(4, 1)
 _MANY_PRODUCTS = 1 << 23
+_LONE = Dot()
 # Up to so many rows no two results of a column are worth computing together.
 _FEW_ROWS = 2
+# Results of a subgroup, so that their sums stay in registers.
+_MOST_SUMS = 16
+# Workgroups that hide each other's waits.
+_GROUPS_PER_UNIT = 4
+# So many rows take no longer than one, if a subgroup has up to this many.
+_SKINNY_ROWS = 16
+_MOST_ROWS = 8
 # Sums of fewer products are not shared by a subgroup.
 _SHORT_SUM = 64
 # Invocations that keep a compute unit of a GPU busy.
@@ -40,6 +53,8 @@ class Extent:
     inner_is_dense: bool = False
     # Results that are summed together at each place.
     heads: int = 1
+    # How many elements of the right operand one load along k may bring.
+    run: int = CHUNK
 
     @property
     def products(self) -> int:
@@ -58,6 +73,12 @@ class Schedule:
     kind: str
     block: Block = _SMALL_BLOCK
     tile: Tile = _TILES[0]
+    dot: Dot = _LONE
+
+    @property
+    def stores_chunks(self) -> bool:
+        """Whether a kernel stores CHUNK columns at once."""
+        return self.kind != "dot" or self.dot.columns == CHUNK
 
     def max_span(self, info: DeviceInfo) -> int:
         """The most k that one invocation may sum."""
@@ -66,18 +87,18 @@ class Schedule:
         spare = 256
         per_trip = {
             "direct": 1,
-            "dot": info.subgroup_size * CHUNK,
+            "dot": self.dot.step(info.subgroup_size) / self.dot.rounds,
             "lanes": self.block.step(info.subgroup_size),
             "tile": self.tile.depth,
         }[self.kind]
         trips = info.max_loop_trips - spare
-        return max(trips * per_trip // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
+        return max(int(trips * per_trip) // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
 
     def kernel(self, info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
         if self.kind == "direct":
             return direct_kernel(info, problems)
         if self.kind == "dot":
-            return dot_kernel(info, problems)
+            return dot_kernel(info, problems, self.dot)
         if self.kind == "lanes":
             return lanes_kernel(info, problems, self.block)
         return tile_kernel(info, problems, self.tile)
@@ -87,7 +108,7 @@ class Schedule:
         if self.kind == "direct":
             return direct_groups(m, n, info)
         if self.kind == "dot":
-            return dot_groups(m, n, info)
+            return self.dot.groups(m, n, info)
         if self.kind == "lanes":
             return self.block.count(m, n, info.subgroup_size)
         return tile_groups(m, n, self.tile)
@@ -100,7 +121,9 @@ def choose(extent: Extent, info: DeviceInfo) -> Schedule:
         if extent.k < _SHORT_SUM or _fills(extent, info):
             return Schedule("direct")
         if info.subgroup_arithmetic:
-            return Schedule("dot")
+            return Schedule("dot", dot=_dot(extent, info))
+    if _is_skinny(extent, info):
+        return Schedule("dot", dot=_dot(extent, info))
     if _takes_lanes(info):
         return Schedule("lanes", _block(extent, info.subgroup_size))
     fitting = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
@@ -115,6 +138,29 @@ def choose(extent: Extent, info: DeviceInfo) -> Schedule:
         if tile_groups(m, n, tile) * extent.batches >= info.compute_units:
             return Schedule("tile", tile=tile)
     return Schedule("tile", tile=fitting[-1])
+
+
+def _is_skinny(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether reading the right operand takes longer than all else."""
+    dense = extent.inner_is_dense and extent.k >= _SHORT_SUM
+    few = extent.m <= _SKINNY_ROWS and info.subgroup_arithmetic
+    return few and dense and not _takes_lanes(info)
+
+
+def _dot(extent: Extent, info: DeviceInfo) -> Dot:
+    """What a subgroup computes: as many columns as leave enough workgroups."""
+    columns = CHUNK if info.is_cpu else 2
+    enough = info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
+    rows, width = -(-extent.m // -(-extent.m // _MOST_ROWS)), extent.run
+    while columns > 1 and (
+        extent.batches * -(-extent.n // (columns * subgroups(info))) < enough
+        or rows * columns * extent.heads > _MOST_SUMS
+    ):
+        columns //= 2
+    unroll = 1
+    if not info.is_cpu:
+        unroll = loads_ahead(columns * extent.heads, width, 16 // width)
+    return Dot(rows, columns, width, unroll)
 
 
 def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:

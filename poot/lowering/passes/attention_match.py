@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poot.core import dtypes
@@ -67,11 +67,23 @@ class Match:
         self.atoms = Atoms(facts.graph.type(cut.products).shape)
         self.axes: dict[ValueId, Axes] = {}
         self._sizes: dict[str, Sizes] = {}
+        self._sees: Callable[..., Source] = source_of
         self._sources: dict[str, Source] = {}
-        self._check_dtypes()
-        self.roles = self._find()
+        try:
+            self._check_dtypes()
+            self.roles = self._find()
+        except NoAxes:
+            raise self._other_axes() from None
 
     def _find(self) -> Roles:
+        """The roles, with keys and values as repeats of others, or as they are."""
+        try:
+            return self._seen_by(source_of)
+        except NoAxes:
+            return self._seen_by(plain_source)
+
+    def _seen_by(self, sees: Callable[..., Source]) -> Roles:
+        self._sees, self._sizes = sees, {}
         for _ in range(_MOST_SPLITS):
             try:
                 return self._roles()
@@ -79,10 +91,11 @@ class Match:
                 self.atoms.split(split)
             except SourceSplit as other:
                 self._split_source(other)
-            except NoAxes:
-                break
+        raise NoAxes
+
+    def _other_axes(self) -> Declined:
         softmax, products = self.softmax, self.cut.products
-        raise Declined(
+        return Declined(
             Reason.OTHER_AXES,
             f"products {self._named(products)}, scores {self._named(softmax.scores)} "
             f"with keys along axis {softmax.axis}, means {self._named(self.mean.out)}",
@@ -167,7 +180,7 @@ class Match:
     def _keys(
         self, sides: Sides, side: int, key: Atom
     ) -> tuple[Source, Mapping[Atom, Atom]]:
-        k = source_of(self.facts, self._uncast(side), self._sizes.get("k"))
+        k = self._sees(self.facts, self._uncast(side), self._sizes.get("k"))
         self._sources["k"] = k
         names = self._lone(k, sides.contracted[side], FEATURE)
         names |= self._lone(k, sides.free[side], key)
@@ -185,7 +198,7 @@ class Match:
         if weights[sides.contracted[side][0]] != (key,):
             raise NoAxes
         value = uncast(self.facts, _value(self.mean.inputs[other]))
-        v = source_of(self.facts, value, self._sizes.get("v"))
+        v = self._sees(self.facts, value, self._sizes.get("v"))
         self._sources["v"] = v
         names = self._lone(v, sides.free[other], FEATURE)
         names |= self._lone(v, sides.contracted[other], key)

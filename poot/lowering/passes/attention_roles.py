@@ -10,6 +10,7 @@ from poot.core.dtypes import Scalar
 from poot.core.edit import GraphEdit
 from poot.core.equation import Eqn, ValueId
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.elementwise import Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.shape import Broadcast, Reshape, Transpose
@@ -20,7 +21,6 @@ from poot.lowering.passes.attention_softmax import Facts
 FEATURE: Atom = (-1, 0)
 # Axes that a repeat makes, beside those of what it repeats.
 _REPEATS = -2
-_MOVES = (Broadcast, Reshape, Transpose)
 # The sizes of the atoms of each axis.
 Sizes = list[list[int]]
 
@@ -90,29 +90,35 @@ class Source:
 
 
 def plain_source(facts: Facts, value: ValueId, sizes: Sizes | None) -> Source:
-    """An operand as it is, with the `sizes` of its atoms, if known."""
-    return _through(facts.graph, value, [], sizes)
+    """An operand before it was transposed, with the `sizes` of its atoms, if known."""
+    return _through(facts.graph, value, _moves(facts, value, (Transpose,)), sizes)
 
 
 def source_of(facts: Facts, value: ValueId, sizes: Sizes | None) -> Source:
     """An operand as repeats of what it is made of, if it is."""
     graph = facts.graph
-    moves: list[int] = []
-    at, count = value, 0
+    moves = _moves(facts, value, (Broadcast, Reshape, Transpose))
+    count = 0
+    for number, index in enumerate(moves):
+        eqn = graph.eqns[index]
+        is_repeat = graph.type(eqn.inputs[0]).size < graph.type(eqn.out).size
+        if is_repeat or (count == number and isinstance(eqn.op, Transpose)):
+            count = number + 1
+    return _through(graph, value, moves[:count], sizes)
+
+
+def _moves(facts: Facts, value: ValueId, ops: tuple[type[Op], ...]) -> list[int]:
+    """The moves of these ops that made a value, last first."""
+    found: list[int] = []
     while True:
-        eqn = facts.eqn(at)
-        is_move = eqn is not None and isinstance(eqn.op, _MOVES)
-        if eqn is None or not is_move or isinstance(eqn.inputs[0], Scalar):
-            break
-        moves.append(facts.makers[at])
-        given, made = graph.type(eqn.inputs[0]), graph.type(eqn.out)
-        if isinstance(eqn.op, Broadcast) and given.size < made.size:
-            count = len(moves)
-        at = eqn.inputs[0]
-    try:
-        return _through(graph, value, moves[:count], sizes)
-    except NoAxes:
-        return _through(graph, value, [], None)
+        eqn = facts.eqn(value)
+        if eqn is None or not isinstance(eqn.op, ops):
+            return found
+        (source,) = eqn.inputs
+        if isinstance(source, Scalar):
+            return found
+        found.append(facts.makers[value])
+        value = source
 
 
 def _through(

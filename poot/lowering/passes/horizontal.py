@@ -92,7 +92,8 @@ class _Joiner:
         if len(group.operands | set(eqn.inputs)) + outs > MOST_OPERANDS:
             return Reason.OPERAND_LIMIT, detail
         for operand in eqn.inputs:
-            if self._ready(operand) >= group.due:
+            ready = self._ready(operand)
+            if ready >= group.due or ready in group.members:
                 return Reason.ORDER, f"{detail}, %{operand}"
         return None
 
