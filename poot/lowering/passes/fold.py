@@ -14,7 +14,7 @@ from poot.core import dtypes
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn
 from poot.core.graph import Graph
-from poot.core.op import Op, PrimitiveKey
+from poot.core.op import Op, PrimitiveKey, primitive_keys
 from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
@@ -57,6 +57,8 @@ _EXACT_INTEGERS = frozenset(Binary[m] for m in (_B.REM, _B.POW, _B.GCD))
 _ELEMENTWISE: tuple[type[Op], ...] = (
     *(Unary, Binary, Compare, Select, Cast, Clamp, BitcastConvert),
 )
+# What each op means, on single elements here.
+_RULES = {key: impl[key] for key in primitive_keys() if key.op in _ELEMENTWISE}
 # Whatever they move of a literal that is repeated is that literal.
 _MOVES: tuple[type[Op], ...] = (Broadcast, Reshape, Reverse, Slice, Transpose)
 
@@ -113,7 +115,7 @@ def _is_exact(op: Op, literals: Sequence[Scalar]) -> bool:
 def _computed(op: Op, literals: Sequence[Scalar], arithmetic: Arithmetic) -> Scalar:
     """The op on single elements, as the oracle has it."""
     with np.errstate(all="ignore"):
-        result = impl[op.key](op, arithmetic, *(literal.array for literal in literals))
+        result = _RULES[op.key](op, arithmetic, *(each.array for each in literals))
     array = np.asarray(result)
     raw = int.from_bytes(array.tobytes(), "little")
     return Scalar(dtypes.as_dtype(array.dtype), raw)
