@@ -180,6 +180,25 @@ def _wanted_groups(info: DeviceInfo) -> int:
     return info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
 
 
+def attention_candidates(
+    usual: AttentionSchedule, program: AttentionProgram
+) -> list[AttentionSchedule]:
+    """The schedules that are worth being timed: splits of keys, or rows each."""
+    found = []
+    if usual.kind == "keys":
+        most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
+        splits = 1
+        while splits <= max(most, 1):
+            found.append(replace(usual, splits=splits))
+            splits *= 2
+        return found
+    rows = usual.rows
+    while rows:
+        found.append(replace(usual, rows=rows))
+        rows //= 2
+    return found
+
+
 def _by_keys(
     info: DeviceInfo, program: AttentionProgram, largest: int
 ) -> AttentionSchedule:
