@@ -58,6 +58,7 @@ class Reason(enum.Enum):
     OTHER_LHS = "other-lhs"
     OTHER_TYPE = "other-type"
     READS_BOTH = "reads-both"
+    SLOT_RANGE = "slot-range"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
     DEVICE = "device"
@@ -113,6 +114,7 @@ REASONS = {
     Reason.NOT_FIRST_AXIS: "it is not along the first axis",
     Reason.OTHER_LHS: "they contract other axes of the operand that they share",
     Reason.OTHER_TYPE: "they are of other types, or contract other axes",
+    Reason.SLOT_RANGE: "the slot may hold an index outside, as far as is declared",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
