@@ -37,6 +37,7 @@ from poot.lowering.kernels.contraction_schedule import (
     SPLIT_STEP,
     Extent,
     Schedule,
+    candidates,
     choose,
     exchange_pays,
 )
@@ -129,13 +130,12 @@ def contract_parts(
     parts = [replace(p, roles=p.roles.walked(choice is None)) for p in parts]
     (first, *others) = parts
     alone = not others and len(first.rights) == 1 and choice is None
-    made = isinstance(left, MadeRows)
     if alone and isinstance(left, View) and exchange_pays(_extent(parts), ctx.info):
         (right,) = first.rights
         parts = [replace(first, rights=(left,), roles=first.roles.exchanged)]
         left = right
     extent = _extent(parts)
-    schedule = choose(extent, ctx.info, made)
+    schedule = _schedule(ctx, left, parts, extent)
     splits = _splits(extent.k, schedule, ctx.info)
     plans = [_PartPlan.of(ctx, part, schedule, splits) for part in parts]
     _launch(ctx, left, plans, schedule, splits, choice)
@@ -186,6 +186,27 @@ def _run(parts: Sequence[Part]) -> int:
             offset, size = right.layout.offset, right.dtype.itemsize
             runs.append(run_length(offset, batch, outer, inner, size))
     return min(runs)
+
+
+def _schedule(
+    ctx: PlanContext, left: View | MadeRows, parts: Sequence[Part], extent: Extent
+) -> Schedule:
+    """The usual schedule, or what tuning has found for these sizes and dtypes."""
+    if isinstance(left, MadeRows):
+        return choose(extent, ctx.info, made=True)
+    usual = choose(extent, ctx.info)
+    if ctx.generic:
+        return usual
+
+    def subject() -> str:
+        views = [left, *(view for p in parts for view in (*p.rights, *p.outs))]
+        dtypes = " ".join(view.dtype.name for view in views)
+        made = [len(p.epilogue.body.eqns) for p in parts if p.epilogue is not None]
+        return f"{extent} {dtypes} {made}"
+
+    return ctx.info.tuned.pick(
+        "contraction", subject, usual, lambda: candidates(extent, ctx.info)
+    )
 
 
 def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:

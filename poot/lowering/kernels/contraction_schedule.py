@@ -35,6 +35,8 @@ _MOST_ROWS = 8
 # Workgroups that each make the left operand, and what columns they have in turn.
 _MAKING_GROUPS_PER_UNIT = 4
 _MOST_ROUNDS = 64
+# Up to so many, tuning tries kernels that compute each result apart.
+_MOST_DIRECT_ROWS, _MOST_DOT_ROWS = 64, 8
 # Sums of fewer products are not shared by a subgroup.
 _SHORT_SUM = 64
 # Invocations that keep a compute unit of a GPU busy.
@@ -82,6 +84,14 @@ class Schedule:
     def stores_chunks(self) -> bool:
         """Whether a kernel stores CHUNK columns at once."""
         return self.kind != "dot" or self.dot.columns == CHUNK
+
+    def __str__(self) -> str:
+        if self.kind == "lanes":
+            return f"lanes {self.block.rows}x{self.block.chunks}"
+        if self.kind == "tile":
+            tile = self.tile
+            return f"tile {tile.rows}x{tile.columns}x{tile.depth}"
+        return self.kind
 
     def max_span(self, info: DeviceInfo) -> int:
         """The most k that one invocation may sum."""
@@ -183,6 +193,20 @@ def _dot(extent: Extent, info: DeviceInfo) -> Dot:
     return Dot(rows, columns, width, unroll)
 
 
+def candidates(extent: Extent, info: DeviceInfo) -> list[Schedule]:
+    """The schedules that are worth being timed."""
+    found = []
+    if extent.m <= _MOST_DIRECT_ROWS:
+        found.append(Schedule("direct"))
+    if extent.m <= _MOST_DOT_ROWS and info.subgroup_arithmetic:
+        found.append(Schedule("dot", dot=_dot(extent, info)))
+    if _takes_lanes(info):
+        blocks = (*_fitting_blocks(extent, info.subgroup_size), _SMALL_BLOCK)
+        return [*found, *(Schedule("lanes", block) for block in blocks)]
+    tiles = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
+    return [*found, *(Schedule("tile", tile=tile) for tile in tiles)]
+
+
 def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:
     """Whether columns had better be the rows, for which fewer do."""
     if extent.n >= extent.m:
@@ -214,13 +238,18 @@ def _block(extent: Extent, lanes: int) -> Block:
     """The results of a subgroup: many, unless most would lie past the ends."""
     if extent.products < _MANY_PRODUCTS:
         return _SMALL_BLOCK
-    fitting = [
+    fitting = _fitting_blocks(extent, lanes)
+    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
+
+
+def _fitting_blocks(extent: Extent, lanes: int) -> list[Block]:
+    """The large blocks that a subgroup can share, and hold for all heads."""
+    return [
         b
         for b in _BLOCKS
         if (b.rows % lanes == 0 or lanes % b.rows == 0)
         and (b.chunks * extent.heads <= 2 or b is _BLOCKS[-1])
     ]
-    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
 
 
 def _fits(tile: Tile, info: DeviceInfo, heads: int) -> bool:

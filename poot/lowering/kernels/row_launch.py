@@ -25,10 +25,12 @@ from poot.lowering.kernels.row_program import (
     RowSchedule,
     RowTarget,
     choose_row_schedule,
+    row_candidates,
 )
 from poot.lowering.kernels.schedule import choose_lanes
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
+from poot.lowering.tuned import digest
 
 
 def launch_rows(
@@ -64,7 +66,15 @@ def launch_rows(
         dims(parts),
     )
     walk = part or length
-    schedule = choose_row_schedule(ctx.info, lanes, walk, len(cut.graph.eqns), generic)
+    equations = len(cut.graph.eqns)
+    schedule = choose_row_schedule(ctx.info, lanes, walk, equations, generic)
+    if not generic and not part:
+        schedule = ctx.info.tuned.pick(
+            "rows",
+            lambda: f"{rows}x{length} {digest(program)}",
+            schedule,
+            lambda: row_candidates(ctx.info, lanes, walk, equations),
+        )
     if part:
         schedule = RowSchedule(lanes, schedule.team, schedule.workgroup)
     _require_trips(ctx, program, schedule, walk)
