@@ -32,6 +32,7 @@ from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
+from poot.lowering.passes.fold import fold
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.gated import gated
@@ -61,6 +62,8 @@ FUSING: tuple[Pass, ...] = (
 PASSES: tuple[Pass, ...] = (
     unwrap,
     # What opening adds, copies among it, is as it has to be.
+    canonicalize,
+    fold,
     canonicalize,
     open_control,
     cse,

@@ -76,6 +76,7 @@ class Reason(enum.Enum):
     ROUNDED = "rounded"
     SUBNORMAL = "subnormal"
     NOT_BOOL = "not-bool"
+    APPROXIMATE = "approximate"
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
@@ -135,6 +136,7 @@ REASONS = {
     Reason.NOT_FINITE: "infinities and NaN would give something else",
     Reason.ROUNDED: "numbers are rounded or cut on the way",
     Reason.SUBNORMAL: "a number is no normal one of its dtype",
+    Reason.APPROXIMATE: "the device's function need not round as the exact one does",
     Reason.NOT_BOOL: "the condition is no bool",
     Reason.ACROSS_PARTS: "it reaches over more than one part",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
