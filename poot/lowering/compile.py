@@ -27,6 +27,7 @@ from poot.lowering.kernels import (
 from poot.lowering.passes.attention import find_attention
 from poot.lowering.passes.canonicalize import canonicalize
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
+from poot.lowering.passes.contraction_prologue import contraction_prologue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.dense_contraction import dense_contraction
@@ -79,7 +80,10 @@ PASSES: tuple[Pass, ...] = (
     gated,
     contraction_epilogue,
     horizontal,
-    *FUSING,
+    fuse_rows,
+    # Not again once a device has refused it.
+    contraction_prologue,
+    *FUSING[1:],
 )
 
 # Importing these has filled the table of lower rules.
