@@ -139,6 +139,16 @@ def test_keys_are_split() -> None:
 
 
 @on_device
+def test_few_rows_of_many_keys() -> None:
+    """Blocks of rows and parts of the keys fill a device that whole rows would not."""
+    case = case_of((1,), (9,), 1030, 40, 4)
+    found = check(case, {"compute_units": 8})
+    assert found[0] == ("attention_keys", "keys by 8, 9 rows, 8 splits")
+    ((name, _),) = check(case_of((8,), (9,), 60, 4, 4), {"compute_units": 8})
+    assert name == "attention_rows"
+
+
+@on_device
 def test_rows_share_keys() -> None:
     """Query heads of one key head are rows of one kernel, as far as sums fit."""
     ((_, schedule),) = check(case_of((2,), (4, 2), 30, 8, 8))

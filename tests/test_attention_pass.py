@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from poot.core.ops.shape import Transpose
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import PASSES
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.attention import FIND_ATTENTION
+from poot.lowering.passes.attention import FIND_ATTENTION, find_attention
 from poot.lowering.passes.driver import run_passes
 from tests.attention_near_misses import NEAR_MISSES, NearMiss
 from tests.attention_spellings import SPELLINGS, Spelling
@@ -99,3 +101,23 @@ def test_masks_that_layers_share_are_computed_by_each() -> None:
     for op in found:
         (_, *extras) = op.score.input_types
         assert [str(type) for type in extras] == ["bool[9,9]"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: poot.nn.softmax(x @ w),
+        lambda x, w: (poot.nn.softmax(x @ w) * x).sum(-1),
+        lambda x, w: (1 / (1 + jnp.exp(-x))) @ w,
+        lambda x, w: jnp.exp(x - w) @ w,
+        lambda x, w: jnp.exp(x @ w) * w,
+    ],
+    ids=["alone", "summed", "sigmoid", "difference", "exponentials"],
+)
+def test_no_candidates(function: Any) -> None:
+    """Exponentials that are in no softmax before a contraction are not looked at."""
+    given = [np.ones((9, 9), np.float32) for _ in range(2)]
+    graph = poot.jit(function).trace(*given).graph
+    _, records = run_passes(PASSES, graph, DeviceInfo())
+    (log,) = (r.log for r in records if r.made_by is find_attention)
+    assert log.entries == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,8 @@ from poot.core.graph import Graph
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.ops.shape import Broadcast, Slice, Transpose
 from poot.core.types import TensorType
+from poot.lowering.device_info import DeviceInfo, DeviceKind
+from poot.lowering.kernels.contraction_dot import Dot
 from poot.lowering.kernels.contraction_schedule import Extent, choose, exchange_pays
 from poot.lowering.program import Copy
 from tests.kernel_harness import (
@@ -265,3 +269,37 @@ def test_indices_are_integers() -> None:
     types = [TensorType(shape, F) for shape in ((2, 3), (4, 3, 6), (2,))]
     with pytest.raises(DTypeError, match="indices are f32"):
         IndexedMatMul().infer(*types)
+
+
+# --- few rows ---------------------------------------------------------------
+
+GPU = {"kind": DeviceKind.DISCRETE, "max_loop_trips": None}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    ("m", "rows"), [(1, 1), (2, 2), (5, 5), (8, 8), (9, 5), (16, 8)]
+)
+def test_few_rows_share_what_a_subgroup_reads(m: int, rows: int, dtype: Any) -> None:
+    info = device().info.masked(**GPU)
+    rng = np.random.default_rng(m)
+    for n, k in ((9, 200), (300, 328), (128, 128)):
+        a, b = (small_integers(rng, shape, dtype) for shape in ((m, k), (n, k)))
+        graph = one_op(DotGeneral((1,), (1,)), a, b)
+        (node,) = plan_graph(graph, info).body
+        assert node.kernel.schedule.startswith(f"dot {rows}x")
+        assert_exact(graph, (a, b), info)
+
+
+def test_schedules_of_few_rows() -> None:
+    info = DeviceInfo(subgroup_size=32, compute_units=132, kind=DeviceKind.DISCRETE)
+    wide = Extent(1, 8192, 2048, inner_is_dense=True, run=8)
+    # 64 bytes of weights on their way, on as many columns as leave workgroups.
+    assert choose(wide, info).dot == Dot(1, 2, 8, 2)
+    assert choose(replace(wide, n=2048), info).dot == Dot(1, 1, 8, 4)
+    assert choose(replace(wide, m=16), info).dot.rows == 8
+    assert choose(replace(wide, m=17), info).kind == "tile"
+    assert choose(replace(wide, m=16, inner_is_dense=False), info).kind == "tile"
+    assert choose(replace(wide, m=4, k=32), info).kind == "tile"
+    assert choose(wide, DeviceInfo()).dot == Dot(1, 4, 8)
+    assert choose(replace(wide, n=3), DeviceInfo()).dot == Dot(1, 2, 8)

@@ -22,6 +22,7 @@ from poot.lowering.kernels.attention_program import (
     AttentionSchedule,
     Stand,
     Visible,
+    attention_candidates,
     choose_attention_schedule,
 )
 from poot.lowering.kernels.attention_rows import attention_rows_kernel
@@ -39,6 +40,7 @@ from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import ALIGNMENT, View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import BufferRange
+from poot.lowering.tuned import digest
 
 _MERGE_WORKGROUP = 64
 ATTENTION_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
@@ -74,7 +76,13 @@ class _Launch:
         out = ctx.output(eqn.outs[0])
         target = writable(ctx, out, False)
         described, program = self._program(target, tile=1)
-        schedule = choose_attention_schedule(ctx.info, program)
+        usual = choose_attention_schedule(ctx.info, program)
+        schedule = ctx.info.tuned.pick(
+            "attention",
+            lambda: digest(program),
+            usual,
+            lambda: attention_candidates(usual, program),
+        )
         if schedule.tile > 1:
             described, program = self._program(target, schedule.tile)
         heads = self.q, self.k, self.v

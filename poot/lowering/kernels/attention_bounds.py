@@ -34,6 +34,8 @@ from poot.core.ops.elementwise import (
 from poot.core.ops.shape import Broadcast, Iota, Reshape, Slice, Transpose
 from poot.core.types import TensorType
 
+# What is added to scores so that nothing is left of them.
+_VERY_SMALL = -1e30
 _NEGATED = {
     CompareOp.LT: CompareOp.GE,
     CompareOp.LE: CompareOp.GT,
@@ -55,7 +57,7 @@ _TURNED = {
 class Bounds:
     """The score with two results more: the first key seen, and one past the last.
 
-    Both are i32 of the score's shape with one key. All other scores are `masked`.
+    Both are i32 of the score's shape with one key. Other scores are at most `masked`.
     """
 
     graph: Graph
@@ -156,9 +158,9 @@ class _Search:
             number = float(fill.value)
             for dtype in reversed(narrowed):
                 number = float(Scalar.of(number, dtype).value)
-            if masked not in (None, number):
+            if not number < math.inf:
                 break
-            masked = number
+            masked = number if masked is None else max(masked, number)
             conditions.append((truth, condition))
             spot = self._operand(spot, rest)
         return masked, conditions
@@ -180,7 +182,10 @@ class _Search:
     def _added(
         self, eqn: Eqn, spot: _Spot
     ) -> tuple[Scalar, bool, _Spot, Operand] | None:
-        """A bias that is 0 or -inf."""
+        """A bias that is 0 or very small, at most half of which is taken for granted.
+
+        Products that weigh up half of the smallest numbers are taken not to be.
+        """
         for bias, rest in (eqn.inputs, eqn.inputs[::-1]):
             at: _Spot | None = self._operand(spot, bias)
             while at is not None:
@@ -188,14 +193,28 @@ class _Search:
                 if maker is None:
                     break
                 if isinstance(maker.op, Select):
-                    found = self._select(maker, at)
-                    other = None if found is None else self._number(found[3])
-                    if found and other is not None and not other.value:
-                        fill, truth, condition, _ = found
-                        if float(fill.value) == -math.inf:
-                            return fill, truth, condition, rest
+                    found = self._small_or_zero(maker, at)
+                    if found is not None:
+                        return *found, rest
                     break
                 at = self._through(maker, at)
+        return None
+
+    def _small_or_zero(
+        self, eqn: Eqn, spot: _Spot
+    ) -> tuple[Scalar, bool, _Spot] | None:
+        """Half of the small number, and where what is chosen is 0 instead."""
+        condition = eqn.inputs[0]
+        if_true, if_false = (self._number(choice) for choice in eqn.inputs[1:])
+        for zero, small, truth in (
+            (if_true, if_false, True),
+            (if_false, if_true, False),
+        ):
+            if zero is not None and small is not None and not zero.value:
+                most = float(small.value) / 2
+                if most <= _VERY_SMALL:
+                    half = Scalar.of(most, small.dtype)
+                    return half, truth, self._operand(spot, condition)
         return None
 
     def _number(self, value: Operand) -> Scalar | None:

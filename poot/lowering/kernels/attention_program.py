@@ -21,6 +21,9 @@ _MOST_ON_GPU = 64
 _MOST_HEAD = 1024
 # Up to so many rows share the keys that each invocation has to itself.
 _MOST_SHARED_ROWS = 8
+# So few rows share them in blocks where a device had little to do else.
+_FEW_ROWS = 64
+_MANY_KEYS = 1024
 # Rows of one invocation, and keys that it takes at once.
 _MOST_ROWS = 4
 _TILE = 8
@@ -49,7 +52,7 @@ class Stand:
 class Visible:
     """Which keys a row may see: from `first` to before `end`.
 
-    The score of all others is `masked`.
+    The scores of all others are at most `masked`.
     """
 
     first: Ref
@@ -89,8 +92,9 @@ class AttentionProgram:
     @property
     def rounds(self) -> int:
         """Walks over keys: those seen, then, if need be, those before and after."""
-        finite = self.visible is not None and math.isfinite(self.visible.masked)
-        return 3 if finite else 1
+        if self.visible is None or self.visible.masked == -math.inf:
+            return 1
+        return 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,34 @@ def choose_attention_schedule(
         )
     if program.row_count <= _MOST_SHARED_ROWS:
         return _by_keys(info, program, largest)
-    return _by_rows(info, program, largest)
+    schedule = _by_rows(info, program, largest)
+    few = program.row_count <= _FEW_ROWS and program.keys >= _MANY_KEYS
+    if few and schedule.groups(program) < _wanted_groups(info):
+        return _by_keys(info, program, largest)
+    return schedule
+
+
+def _wanted_groups(info: DeviceInfo) -> int:
+    return info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
+
+
+def attention_candidates(
+    usual: AttentionSchedule, program: AttentionProgram
+) -> list[AttentionSchedule]:
+    """The schedules that are worth being timed: splits of keys, or rows each."""
+    found = []
+    if usual.kind == "keys":
+        most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
+        splits = 1
+        while splits <= max(most, 1):
+            found.append(replace(usual, splits=splits))
+            splits *= 2
+        return found
+    rows = usual.rows
+    while rows:
+        found.append(replace(usual, rows=rows))
+        rows //= 2
+    return found
 
 
 def _by_keys(
@@ -153,8 +184,7 @@ def _by_keys(
     most_rows = max(_MOST_SHARED[info.is_cpu] // largest, 1)
     rows = min(program.row_count, most_rows)
     blocks = program.batches * -(-program.row_count // rows)
-    per_unit = 1 if info.is_cpu else _GROUPS_PER_UNIT
-    wanted = -(-info.compute_units * per_unit // blocks)
+    wanted = -(-_wanted_groups(info) // blocks)
     most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
     splits = max(min(wanted, most), 1)
     return AttentionSchedule("keys", info.subgroup_size, rows, splits=splits)
@@ -179,7 +209,6 @@ def _by_rows(
         1 if info.is_cpu else max(min(_MOST_ON_GPU * parts // largest, _MOST_ROWS), 1)
     )
     schedule = AttentionSchedule("rows", width, rows, _TILE, parts)
-    wanted = info.compute_units * _GROUPS_PER_UNIT
-    while schedule.rows > 1 and schedule.groups(program) < wanted:
+    while schedule.rows > 1 and schedule.groups(program) < _wanted_groups(info):
         schedule = replace(schedule, rows=schedule.rows // 2)
     return schedule

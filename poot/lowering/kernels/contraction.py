@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poot.core.dtypes import DType
-from poot.lowering.kernels.region import Dim, Region, Word
+from poot.lowering.kernels.region import Dim, Ref, Region, Word
+from poot.lowering.kernels.row_program import RowProgram
 from poot.lowering.plan.layout import Layout
 
 # Elements of a chunk: what one lane loads at once where they stand side by side.
@@ -44,6 +45,8 @@ class Side:
     inner: Walk
     # The axis along which chunks are contiguous and aligned: "inner", "outer" or "".
     vector: str
+    # How many elements along k are contiguous and aligned, if chunks are.
+    run: int = CHUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,33 @@ class Contraction:
         return len(self.rights)
 
 
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """What makes the left operand: a row program, and its value that is the operand.
+
+    Every workgroup computes all `rows` of `length` elements and keeps them.
+    """
+
+    program: RowProgram
+    value: Ref
+    lanes: int
+    rows: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The contractions of one kernel, which share the left operand."""
+
+    parts: tuple[Contraction, ...]
+    prologue: Prologue | None = None
+
+    @property
+    def heads(self) -> int:
+        """The most heads of a part."""
+        return max(part.heads for part in self.parts)
+
+
 class Words:
     """Turns sizes into parts of the kernel, or into words of the metadata."""
 
@@ -146,12 +176,24 @@ def vector_axis(offset: int, batch: Sequence[int], outer: Layout, inner: Layout)
     return "outer" if chunks_run(outer, (*others, *inner.strides)) else ""
 
 
-def chunks_run(axes: Layout, others: Sequence[int], ragged: bool = False) -> bool:
+def chunks_run(
+    axes: Layout, others: Sequence[int], ragged: bool = False, size: int = CHUNK
+) -> bool:
     """Whether chunks along the last of merged axes are contiguous and aligned.
 
     `others` are all strides of other axes. A `ragged` axis may end amid a chunk.
     """
-    if axes.strides[-1:] != (1,) or any(step % CHUNK for step in others):
+    if axes.strides[-1:] != (1,) or any(step % size for step in others):
         return False
-    whole = ragged or axes.shape[-1] % CHUNK == 0
-    return whole and not any(step % CHUNK for step in axes.strides[:-1])
+    whole = ragged or axes.shape[-1] % size == 0
+    return whole and not any(step % size for step in axes.strides[:-1])
+
+
+def run_length(
+    offset: int, batch: Sequence[int], outer: Layout, inner: Layout, itemsize: int
+) -> int:
+    """The elements along k that one load of 16 bytes may bring, CHUNK at least."""
+    count = 16 // itemsize
+    others = (*batch, offset, *outer.strides)
+    wide = count > CHUNK and chunks_run(inner, others, size=count)
+    return count if wide else CHUNK

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.core.errors import LimitError
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_direct import direct_groups, direct_kernel
-from poot.lowering.kernels.contraction_dot import dot_groups, dot_kernel
+from poot.lowering.kernels.contraction_dot import (
+    Dot,
+    dot_kernel,
+    loads_ahead,
+    subgroups,
+)
 from poot.lowering.kernels.contraction_lanes import Block, lanes_kernel
 from poot.lowering.kernels.contraction_tile import Tile, tile_groups, tile_kernel
 from poot.lowering.program import Kernel
@@ -17,8 +22,21 @@ _BLOCKS = (Block(32, 2), Block(32, 1), Block(16, 2), Block(16, 1), Block(8, 1))
 # What takes the least time to compile. From so many products on, larger blocks pay.
 _SMALL_BLOCK = Block(4, 1)
 _MANY_PRODUCTS = 1 << 23
+_LONE = Dot()
 # Up to so many rows no two results of a column are worth computing together.
 _FEW_ROWS = 2
+# Results of a subgroup, so that their sums stay in registers.
+_MOST_SUMS = 16
+# Workgroups that hide each other's waits.
+_GROUPS_PER_UNIT = 4
+# So many rows take no longer than one, if a subgroup has up to this many.
+_SKINNY_ROWS = 16
+_MOST_ROWS = 8
+# Workgroups that each make the left operand, and what columns they have in turn.
+_MAKING_GROUPS_PER_UNIT = 4
+_MOST_ROUNDS = 64
+# Up to so many, tuning tries kernels that compute each result apart.
+_MOST_DIRECT_ROWS, _MOST_DOT_ROWS = 64, 8
 # Sums of fewer products are not shared by a subgroup.
 _SHORT_SUM = 64
 # Invocations that keep a compute unit of a GPU busy.
@@ -40,6 +58,8 @@ class Extent:
     inner_is_dense: bool = False
     # Results that are summed together at each place.
     heads: int = 1
+    # How many elements of the right operand one load along k may bring.
+    run: int = CHUNK
 
     @property
     def products(self) -> int:
@@ -58,6 +78,20 @@ class Schedule:
     kind: str
     block: Block = _SMALL_BLOCK
     tile: Tile = _TILES[0]
+    dot: Dot = _LONE
+
+    @property
+    def stores_chunks(self) -> bool:
+        """Whether a kernel stores CHUNK columns at once."""
+        return self.kind != "dot" or self.dot.columns == CHUNK
+
+    def __str__(self) -> str:
+        if self.kind == "lanes":
+            return f"lanes {self.block.rows}x{self.block.chunks}"
+        if self.kind == "tile":
+            tile = self.tile
+            return f"tile {tile.rows}x{tile.columns}x{tile.depth}"
+        return self.kind
 
     def max_span(self, info: DeviceInfo) -> int:
         """The most k that one invocation may sum."""
@@ -66,41 +100,48 @@ class Schedule:
         spare = 256
         per_trip = {
             "direct": 1,
-            "dot": info.subgroup_size * CHUNK,
+            "dot": self.dot.step(info.subgroup_size) / self.dot.rounds,
             "lanes": self.block.step(info.subgroup_size),
             "tile": self.tile.depth,
         }[self.kind]
         trips = info.max_loop_trips - spare
-        return max(trips * per_trip // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
+        return max(int(trips * per_trip) // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
 
-    def kernel(self, info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
+    def kernel(self, info: DeviceInfo, work: Work) -> Kernel:
         if self.kind == "direct":
-            return direct_kernel(info, problems)
+            return direct_kernel(info, work)
         if self.kind == "dot":
-            return dot_kernel(info, problems)
+            return dot_kernel(info, work, self.dot)
         if self.kind == "lanes":
-            return lanes_kernel(info, problems, self.block)
-        return tile_kernel(info, problems, self.tile)
+            return lanes_kernel(info, work, self.block)
+        return tile_kernel(info, work, self.tile)
 
     def groups(self, info: DeviceInfo, m: int, n: int) -> int:
         """The workgroups of a batch and split."""
         if self.kind == "direct":
             return direct_groups(m, n, info)
         if self.kind == "dot":
-            return dot_groups(m, n, info)
+            return self.dot.groups(m, n, info)
         if self.kind == "lanes":
             return self.block.count(m, n, info.subgroup_size)
         return tile_groups(m, n, self.tile)
 
 
-def choose(extent: Extent, info: DeviceInfo) -> Schedule:
-    """The schedule for m rows by n columns, each a sum of k products, in batches."""
+def choose(extent: Extent, info: DeviceInfo, made: bool = False) -> Schedule:
+    """The schedule for m rows by n columns, each a sum of k products, in batches.
+
+    `made`: each workgroup makes the left operand first, so that fewer of them are best.
+    """
+    if made and _reads_once(extent, info):
+        return Schedule("dot", dot=_in_rounds(_dot(extent, info), extent, info))
     m, n = extent.m, extent.n
     if m <= _FEW_ROWS:
         if extent.k < _SHORT_SUM or _fills(extent, info):
             return Schedule("direct")
         if info.subgroup_arithmetic:
-            return Schedule("dot")
+            return Schedule("dot", dot=_dot(extent, info))
+    if _is_skinny(extent, info):
+        return Schedule("dot", dot=_dot(extent, info))
     if _takes_lanes(info):
         return Schedule("lanes", _block(extent, info.subgroup_size))
     fitting = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
@@ -115,6 +156,55 @@ def choose(extent: Extent, info: DeviceInfo) -> Schedule:
         if tile_groups(m, n, tile) * extent.batches >= info.compute_units:
             return Schedule("tile", tile=tile)
     return Schedule("tile", tile=fitting[-1])
+
+
+def _is_skinny(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether reading the right operand takes longer than all else."""
+    long = extent.k >= _SHORT_SUM
+    return _reads_once(extent, info) and long and not _takes_lanes(info)
+
+
+def _reads_once(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether a subgroup along k may do, with all rows or half of them."""
+    few = extent.m <= _SKINNY_ROWS and info.subgroup_arithmetic
+    return few and extent.inner_is_dense
+
+
+def _in_rounds(dot: Dot, extent: Extent, info: DeviceInfo) -> Dot:
+    """The same with workgroups that compute columns after columns."""
+    wanted = info.compute_units * _MAKING_GROUPS_PER_UNIT
+    rounds = extent.n // (dot.across(info) * wanted)
+    return replace(dot, rounds=min(max(rounds, 1), _MOST_ROUNDS))
+
+
+def _dot(extent: Extent, info: DeviceInfo) -> Dot:
+    """What a subgroup computes: as many columns as leave enough workgroups."""
+    columns = CHUNK if info.is_cpu else 2
+    enough = info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
+    rows, width = -(-extent.m // -(-extent.m // _MOST_ROWS)), extent.run
+    while columns > 1 and (
+        extent.batches * -(-extent.n // (columns * subgroups(info))) < enough
+        or rows * columns * extent.heads > _MOST_SUMS
+    ):
+        columns //= 2
+    unroll = 1
+    if not info.is_cpu:
+        unroll = loads_ahead(columns * extent.heads, width, 16 // width)
+    return Dot(rows, columns, width, unroll)
+
+
+def candidates(extent: Extent, info: DeviceInfo) -> list[Schedule]:
+    """The schedules that are worth being timed."""
+    found = []
+    if extent.m <= _MOST_DIRECT_ROWS:
+        found.append(Schedule("direct"))
+    if extent.m <= _MOST_DOT_ROWS and info.subgroup_arithmetic:
+        found.append(Schedule("dot", dot=_dot(extent, info)))
+    if _takes_lanes(info):
+        blocks = (*_fitting_blocks(extent, info.subgroup_size), _SMALL_BLOCK)
+        return [*found, *(Schedule("lanes", block) for block in blocks)]
+    tiles = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
+    return [*found, *(Schedule("tile", tile=tile) for tile in tiles)]
 
 
 def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:
@@ -148,13 +238,18 @@ def _block(extent: Extent, lanes: int) -> Block:
     """The results of a subgroup: many, unless most would lie past the ends."""
     if extent.products < _MANY_PRODUCTS:
         return _SMALL_BLOCK
-    fitting = [
+    fitting = _fitting_blocks(extent, lanes)
+    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
+
+
+def _fitting_blocks(extent: Extent, lanes: int) -> list[Block]:
+    """The large blocks that a subgroup can share, and hold for all heads."""
+    return [
         b
         for b in _BLOCKS
         if (b.rows % lanes == 0 or lanes % b.rows == 0)
         and (b.chunks * extent.heads <= 2 or b is _BLOCKS[-1])
     ]
-    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
 
 
 def _fits(tile: Tile, info: DeviceInfo, heads: int) -> bool:

@@ -25,10 +25,12 @@ from poot.lowering.kernels.row_program import (
     RowSchedule,
     RowTarget,
     choose_row_schedule,
+    row_candidates,
 )
 from poot.lowering.kernels.schedule import choose_lanes
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
+from poot.lowering.tuned import digest
 
 
 def launch_rows(
@@ -42,7 +44,7 @@ def launch_rows(
     rows, length = math.prod(cut.axes), cut.length
     views = [view for view in (*operands, *targets) if isinstance(view, View)]
     generic = ctx.generic and all(view.bound < SIZE_LIMIT for view in views)
-    lanes = _lanes(views, len(cut.graph.eqns), length)
+    lanes = row_lanes(views, len(cut.graph.eqns), length)
     dims = Dims(lanes, generic)
     described, refs = describe_values(
         cut.graph, [*operands, *(Held(type) for type in cut.given)], dims
@@ -64,7 +66,15 @@ def launch_rows(
         dims(parts),
     )
     walk = part or length
-    schedule = choose_row_schedule(ctx.info, lanes, walk, len(cut.graph.eqns), generic)
+    equations = len(cut.graph.eqns)
+    schedule = choose_row_schedule(ctx.info, lanes, walk, equations, generic)
+    if not generic and not part:
+        schedule = ctx.info.tuned.pick(
+            "rows",
+            lambda: f"{rows}x{length} {digest(program)}",
+            schedule,
+            lambda: row_candidates(ctx.info, lanes, walk, equations),
+        )
     if part:
         schedule = RowSchedule(lanes, schedule.team, schedule.workgroup)
     _require_trips(ctx, program, schedule, walk)
@@ -89,7 +99,8 @@ def _row_targets(
     )
 
 
-def _lanes(views: Sequence[View], equations: int, length: int) -> int:
+def row_lanes(views: Sequence[View], equations: int, length: int) -> int:
+    """Elements of a chunk, of rows of this length."""
     lanes = choose_lanes([view.dtype for view in views], equations, 2)
     while lanes > 1 and lanes // 2 >= length:
         lanes //= 2

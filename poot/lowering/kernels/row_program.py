@@ -116,6 +116,25 @@ def choose_row_schedule(
     return RowSchedule(lanes, team, workgroup, resident)
 
 
+def row_candidates(
+    info: DeviceInfo, lanes: int, length: int, equations: int
+) -> list[RowSchedule]:
+    """The schedules that are worth being timed: teams, and whether rows are kept."""
+    most = min(_power_of_two(info.max_workgroup_invocations), 1024)
+    width = min(info.subgroup_size, most)
+    chunks = -(-length // lanes)
+    found = []
+    team = width
+    while team <= most and (team == width or team < 2 * chunks):
+        for workgroup in sorted({team, max(team, min(128, most))}):
+            each = -(-chunks // team)
+            found.append(RowSchedule(lanes, team, workgroup))
+            if each <= _RESIDENT_CHUNKS and each * equations <= 64 * _RESIDENT_CHUNKS:
+                found.append(RowSchedule(lanes, team, workgroup, each))
+        team *= 2
+    return found
+
+
 def _power_of_two(limit: int) -> int:
     """The largest power of two up to `limit`."""
     return 1 << (limit.bit_length() - 1)
