@@ -44,7 +44,7 @@ def launch_rows(
     rows, length = math.prod(cut.axes), cut.length
     views = [view for view in (*operands, *targets) if isinstance(view, View)]
     generic = ctx.generic and all(view.bound < SIZE_LIMIT for view in views)
-    lanes = _lanes(views, len(cut.graph.eqns), length)
+    lanes = row_lanes(views, len(cut.graph.eqns), length)
     dims = Dims(lanes, generic)
     described, refs = describe_values(
         cut.graph, [*operands, *(Held(type) for type in cut.given)], dims
@@ -99,7 +99,8 @@ def _row_targets(
     )
 
 
-def _lanes(views: Sequence[View], equations: int, length: int) -> int:
+def row_lanes(views: Sequence[View], equations: int, length: int) -> int:
+    """Elements of a chunk, of rows of this length."""
     lanes = choose_lanes([view.dtype for view in views], equations, 2)
     while lanes > 1 and lanes // 2 >= length:
         lanes //= 2

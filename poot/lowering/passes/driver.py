@@ -57,7 +57,11 @@ class Reason(enum.Enum):
     NOT_FIRST_AXIS = "not-first-axis"
     OTHER_LHS = "other-lhs"
     OTHER_TYPE = "other-type"
+    MANY_ROWS = "many-rows"
+    SHARED_MEMORY = "shared-memory"
+    NOT_LHS = "not-lhs"
     READS_BOTH = "reads-both"
+    SLOT_RANGE = "slot-range"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
     DEVICE = "device"
@@ -113,7 +117,11 @@ REASONS = {
     Reason.AXIS_ORDER: "axes of the result would come in another order",
     Reason.NOT_FIRST_AXIS: "it is not along the first axis",
     Reason.OTHER_LHS: "they contract other axes of the operand that they share",
+    Reason.MANY_ROWS: "computing so many rows in each workgroup would take longer",
+    Reason.SHARED_MEMORY: "the rows do not fit the memory of a workgroup",
+    Reason.NOT_LHS: "its reader does not contract its last axis alone as the lhs",
     Reason.OTHER_TYPE: "they are of other types, or contract other axes",
+    Reason.SLOT_RANGE: "the slot may hold an index outside, as far as is declared",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
