@@ -34,6 +34,7 @@ _GROUPS_PER_UNIT = 16
 _TEAM_PARTS = 8
 _TEAM_SUMS = 64
 _TEAM_LOADS = 32
+_MOST_AHEAD = 2
 # Up to so many keys are not split: a second launch takes longer.
 _UNSPLIT_KEYS = 2048
 # A split has at least so many keys.
@@ -226,7 +227,7 @@ def _by_teams(
         parts *= 2
     rounds = -(-chunks // parts)
     rows = min(program.row_count, max(_TEAM_SUMS // (rounds * width), 1))
-    ahead = max(min(_TEAM_LOADS // (rounds * width), 4), 1)
+    ahead = max(min(_TEAM_LOADS // (rounds * width), _MOST_AHEAD), 1)
     blocks = program.batches * -(-program.row_count // rows)
     splits = 1
     if program.keys > _UNSPLIT_KEYS:

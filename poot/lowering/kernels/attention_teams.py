@@ -274,18 +274,23 @@ class _TeamsKernel(KeysKernel):
         feature = k.index_rem(element, values)
         start = k.mul(number, stride)
         step = len(rows) * stride
-        peaks = [kept.load(k.add(start, n * step + values)) for n in range(subgroups)]
-        largest = peaks[0]
-        for other in peaks[1:]:
-            largest = k.select(k.lt(largest, other), other, largest)
+        peak = k.variable(F32, k.const(F32, float("-inf")))
+        # Loops, since code that runs once takes longer to load than to run.
+        with k.loop(subgroups) as n:
+            other = kept.load(k.add(k.add(start, values), k.mul(n, step)))
+            largest = peak.load()
+            peak.store(k.select(k.lt(largest, other), other, largest))
+        largest = peak.load()
         base = self.finite(largest)
-        total, sum = k.const(F32, 0), k.const(F32, 0)
-        for n, peak in enumerate(peaks):
-            shrink = self.exp(k.sub(peak, base))
-            part = kept.load(k.add(start, n * step + values + 1))
-            total = self.multiply_add(part, shrink, total)
-            part = kept.load(k.add(k.add(start, feature), n * step))
-            sum = self.multiply_add(part, shrink, sum)
+        totals, sums = (k.variable(F32, k.const(F32, 0)) for _ in range(2))
+        with k.loop(subgroups) as n:
+            own = k.add(start, k.mul(n, step))
+            shrink = self.exp(k.sub(kept.load(k.add(own, values)), base))
+            part = kept.load(k.add(own, values + 1))
+            totals.store(self.multiply_add(part, shrink, totals.load()))
+            part = kept.load(k.add(own, feature))
+            sums.store(self.multiply_add(part, shrink, sums.load()))
+        total, sum = totals.load(), sums.load()
         row = k.add(rows[0], number)
         with k.when(k.lt(k.value(row), self.program.row_count)):
             if self.schedule.splits > 1:
