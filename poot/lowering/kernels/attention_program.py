@@ -34,7 +34,8 @@ _GROUPS_PER_UNIT = 16
 _TEAM_PARTS = 8
 _TEAM_SUMS = 64
 _TEAM_LOADS = 32
-_MOST_AHEAD = 2
+_MOST_AHEAD = 4
+_MOST_TEAMS = 32
 # Up to so many keys are not split: a second launch takes longer.
 _UNSPLIT_KEYS = 2048
 # A split has at least so many keys.
@@ -226,11 +227,14 @@ def _by_teams(
     while 2 * parts <= min(chunks, info.subgroup_size):
         parts *= 2
     rounds = -(-chunks // parts)
-    rows = min(program.row_count, max(_TEAM_SUMS // (rounds * width), 1))
+    is_split = program.keys > _UNSPLIT_KEYS
+    # Rows that share loads save memory traffic, and make code that takes longer to load.
+    most_rows = max(_TEAM_SUMS // (rounds * width), 1) if is_split else 1
+    rows = min(program.row_count, most_rows)
     ahead = max(min(_TEAM_LOADS // (rounds * width), _MOST_AHEAD), 1)
     blocks = program.batches * -(-program.row_count // rows)
     splits = 1
-    if program.keys > _UNSPLIT_KEYS:
+    if is_split:
         wanted = max(info.compute_units // blocks, 1)
         splits = min(wanted, program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
     most = min(info.max_workgroup_invocations, info.max_workgroup_size[0], 1024)
@@ -239,7 +243,7 @@ def _by_teams(
     workgroup = info.subgroup_size
     share = -(-program.keys // splits)
     while (
-        2 * workgroup <= most
+        2 * workgroup <= min(most, _MOST_TEAMS * parts)
         and 2 * workgroup // info.subgroup_size * kept <= info.max_shared_bytes // 2
         and workgroup // parts * ahead < share
     ):
