@@ -228,7 +228,7 @@ def _by_teams(
         parts *= 2
     rounds = -(-chunks // parts)
     is_split = program.keys > _UNSPLIT_KEYS
-    # Rows that share loads save memory traffic, and make code that takes longer to load.
+    # Rows that share loads save traffic, and make code that takes longer to load.
     most_rows = max(_TEAM_SUMS // (rounds * width), 1) if is_split else 1
     rows = min(program.row_count, most_rows)
     ahead = max(min(_TEAM_LOADS // (rounds * width), _MOST_AHEAD), 1)
