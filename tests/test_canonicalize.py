@@ -136,6 +136,7 @@ FIRES = [
     (f"{I}; %1: i32[2,64] = binary[op=sub](%0, %0)", ABSORBING, ["Broadcast"]),
     (f"{I}; %1: i32[2,64] = binary[op=xor](%0, %0)", ABSORBING, ["Broadcast"]),
     (f"{B}; %1: bool[64] = binary[op=or](%0, 1:bool)", ABSORBING, ["Broadcast"]),
+    ("%0: i32[]; %1: i32[] = binary[op=mul](%0, 0:i32)", ABSORBING, ["Broadcast"]),
     (f"{X}; %1: f32[2,64] = binary[op=max](%0, %0)", ITSELF, []),
     (f"{X}; %1: f32[2,64] = binary[op=min](%0, %0)", ITSELF, []),
     (f"{I}; %1: i32[2,64] = binary[op=and](%0, %0)", ITSELF, []),

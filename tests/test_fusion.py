@@ -444,3 +444,57 @@ def test_a_view_that_a_later_kernel_stores_is_not_read():
     after = lower(graph, DeviceInfo()).graph
     assert [type(eqn.op) for eqn in after.eqns].count(Fused) == 2
     assert_same_meaning(graph, after)
+
+
+def test_readers_of_one_value_become_one_kernel_with_it():
+    """So that what is read in a smaller shape is in the kernel too."""
+    graph = graph_of("""
+        device %0: f32[8]
+        device %1: f32[1,1,1]
+        %2: f32[8] = unary[op=exp](%0)
+        %3: f32[1,1,8] = binary[op=mul](%1, %2)
+        %4: f32[1,1,8] = unary[op=cos](%3)
+        %5: f32[1,1,8] = unary[op=sin](%3)
+        result %4
+        result %5
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert [len(body.eqns) for body in regions(after)] == [4] and len(after.eqns) == 1
+    assert fired(log, JOIN_SIBLINGS) == ["%5"]
+
+
+def test_readers_of_one_value_that_need_each_other():
+    graph = graph_of("""
+        device %0: f32[8]
+        device %1: f32[1,1,1]
+        %2: f32[8] = unary[op=exp](%0)
+        %3: f32[1,1,8] = binary[op=mul](%1, %2)
+        %4: f32[1,1,8] = unary[op=cos](%3)
+        %5: f32[1,1,1] = reduce[op=sum, axis=2, keepdim=true](%4)
+        %6: f32[1,1,8] = binary[op=add](%3, %5)
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert [type(eqn.op) for eqn in after.eqns].count(Fused) == 2
+    assert declined(log, JOIN_SIBLINGS) == {"%6": Reason.ORDER}
+
+
+def test_ways_of_groups_that_are_joined_count_once_each():
+    """Both read %2 turned over: one computes it as often as the other."""
+    graph = graph_of("""
+        device %0: f32[400,400]
+        %1: f32[400,400] = unary[op=sin](%0)
+        %2: f32[400,400] = transpose[perm=(1, 0)](%1)
+        %3: f32[400,400] = binary[op=add](%1, %2)
+        %4: f32[400,400] = unary[op=neg](%3)
+        %5: f32[400,400] = unary[op=abs](%3)
+        result %4
+        result %5
+    """)
+    after, (log,) = apply(graph, fuse_pointwise)
+    assert [type(eqn.op).__name__ for eqn in after.eqns] == [
+        "Unary",
+        "Transpose",
+        "Fused",
+    ]
+    assert declined(log, ABSORB_PRODUCER)["%1"] is Reason.RECOMPUTE

@@ -24,6 +24,7 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Entry, Reason, run_passes
+from poot.lowering.passes.origins import shortened
 from poot.lowering.passes.rope import FORM_ROPE, rope
 from tests.kernel_harness import run_graph, same_bits
 from tests.pass_harness import apply, assert_text, graph_of
@@ -410,6 +411,7 @@ def test_a_near_miss_is_declined(function, args, reason: Reason, detail: str):
         lambda x, a, b: x * a + x * b,
         lambda x, a, b: x[..., :8] * a[..., :8] + b[..., 8:] * b[..., 8:],
         lambda x, a, b: x * 2.0 + b * 3.0,
+        lambda x, a, b: x * a + jnp.exp(x) * b,
         lambda x, a, b: x * x + x * x,
     ],
 )
@@ -417,6 +419,28 @@ def test_what_is_nothing_like_it_is_not_spoken_of(function):
     graph = traced(function, Q, *FULL)
     after, (log,) = apply(graph, rope)
     assert after is graph and not log.entries
+
+
+F16, F32, F64 = (
+    poot.core.dtypes.float16,
+    poot.core.dtypes.float32,
+    poot.core.dtypes.float64,
+)
+
+
+@pytest.mark.parametrize(
+    ("casts", "left"),
+    [
+        ((F16,), ()),
+        ((F32, F16), ()),
+        ((F32, F64, F32), (F32,)),
+        ((F32, F64), (F32, F64)),
+        ((F32, F16, F32), (F32,)),
+        ((poot.core.dtypes.bfloat16, F16), (poot.core.dtypes.bfloat16, F16)),
+    ],
+)
+def test_casts_there_and_back_are_none(casts, left):
+    assert shortened(F16, casts) == left
 
 
 def test_only_the_turned_part_where_the_rest_is_of_another_tensor():

@@ -42,6 +42,7 @@ from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
 from poot.lowering.passes.rope import rope
+from poot.lowering.passes.slot_ranges import slot_ranges
 from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
@@ -61,6 +62,7 @@ FUSING: tuple[Pass, ...] = (
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
+    slot_ranges,
     # What opening adds, copies among it, is as it has to be.
     canonicalize,
     fold,

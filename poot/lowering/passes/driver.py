@@ -61,6 +61,7 @@ class Reason(enum.Enum):
     SHARED_MEMORY = "shared-memory"
     NOT_LHS = "not-lhs"
     READS_BOTH = "reads-both"
+    SLOT_RANGE = "slot-range"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
     DEVICE = "device"
@@ -120,6 +121,7 @@ REASONS = {
     Reason.SHARED_MEMORY: "the rows do not fit the memory of a workgroup",
     Reason.NOT_LHS: "its reader does not contract its last axis alone as the lhs",
     Reason.OTHER_TYPE: "they are of other types, or contract other axes",
+    Reason.SLOT_RANGE: "the slot may hold an index outside, as far as is declared",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
