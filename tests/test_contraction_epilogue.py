@@ -242,7 +242,12 @@ def test_operands_and_sizes_are_limited():
         adds.append(f"%{first}: f32[3,8] = binary[op=add](%{before}, %{3 + number})")
     lines = "\n".join([*inputs, *adds, f"result %{first}"])
     _, (log,) = apply(graph_of(DENSE + lines), contraction_epilogue)
-    assert list(declined(log, EPILOGUE).values()) == [Reason.OPERAND_LIMIT]
+    (entry,) = log.declined(EPILOGUE)
+    assert entry.reason is Reason.OPERAND_LIMIT
+    # The operands of the contraction, its result and that of all count too.
+    fit = MOST_OPERANDS - 4
+    assert entry.place.startswith(f"%{3 + MOST_OPERANDS + fit} = ")
+    assert entry.detail == ", ".join(f"%{3 + number}" for number in range(fit + 1))
     steps = [
         f"%{3 + number}: f32[3,8] = unary[op=neg](%{2 + number})"
         for number in range(60)

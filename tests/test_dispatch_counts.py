@@ -102,3 +102,76 @@ def test_cross_entropy_with_its_gradient_takes_two(loss: Callable[..., Any]):
     """One over the rows, gradient included, and the mean of their losses."""
     program = program_of(poot.value_and_grad(loss), X, LABELS)
     assert len(program.dispatches) <= 2 and len(program.body) <= 2
+
+
+# --- a decoder --------------------------------------------------------------
+
+WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, CAPACITY = 32, 4, 2, 8, 48, 16
+
+
+def decoder_layer(x: Any, w: Any, cache: Any, pos: Any) -> tuple[Any, Any]:
+    """One token through one layer, as Llama has it."""
+    at = jnp.reshape(pos, (1,))
+    h = nn.rms_norm(x, w["norm"])
+    q = nn.rope((h @ w["q"]).reshape(1, 1, HEADS, HEAD), at)
+    k = nn.rope((h @ w["k"]).reshape(1, 1, KV_HEADS, HEAD), at)
+    v = (h @ w["v"]).reshape(1, 1, KV_HEADS, HEAD)
+    keys, values = (
+        lax.dynamic_update_slice(old, new, (0, pos, 0, 0))
+        for old, new in zip(cache, (k, v), strict=True)
+    )
+    wide = [jnp.repeat(part, HEADS // KV_HEADS, axis=2) for part in (keys, values)]
+    scores = jnp.einsum("bthd,bchd->bhtc", q, wide[0]) / np.sqrt(HEAD)
+    scores = jnp.where(jnp.arange(CAPACITY) <= pos, scores, -jnp.inf)
+    mixed = jnp.einsum("bhtc,bchd->bthd", nn.softmax(scores, axis=-1), wide[1])
+    x = x + mixed.reshape(1, HEADS * HEAD) @ w["o"]
+    h = nn.rms_norm(x, w["norm2"])
+    x = x + (nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
+    return x, (keys, values)
+
+
+def decoder(caches: Any, weights: Any, x: Any, pos: Any) -> Any:
+    new = []
+    for cache, w in zip(caches, weights, strict=True):
+        x, cache = decoder_layer(x, w, cache, pos)
+        new.append(cache)
+    return tuple(new), x
+
+
+def decoder_program(layers: int) -> Program:
+    rng = np.random.default_rng(0)
+    sizes = {
+        "norm": (WIDTH,),
+        "norm2": (WIDTH,),
+        "q": (WIDTH, HEADS * HEAD),
+        "k": (WIDTH, KV_HEADS * HEAD),
+        "v": (WIDTH, KV_HEADS * HEAD),
+        "o": (HEADS * HEAD, WIDTH),
+        "gate": (WIDTH, HIDDEN),
+        "up": (WIDTH, HIDDEN),
+        "down": (HIDDEN, WIDTH),
+    }
+
+    def made(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32) * 0.1
+
+    weights = [{n: made(*s) for n, s in sizes.items()} for _ in range(layers)]
+    shape = 1, CAPACITY, KV_HEADS, HEAD
+    caches = tuple((made(*shape), made(*shape)) for _ in range(layers))
+    step = poot.jit(
+        decoder, donate_argnums=0, slots={"pos": poot.slots.Pos(0, CAPACITY - 1)}
+    )
+    return step.lower(caches, weights, made(1, WIDTH), 3).compile().program
+
+
+def test_a_decoder_layer_takes_seven_at_most():
+    """Rope and both cache writes are one of them; the angles are shared by all."""
+    one, three = decoder_program(1), decoder_program(3)
+    assert len(one.body) == len(one.dispatches), (
+        "no copies: caches are written in place"
+    )
+    assert len(three.dispatches) - len(one.dispatches) <= 2 * 7
+    assert len(one.dispatches) <= 7 + 1
+    labels = [dispatch.label for dispatch in one.dispatches]
+    (writes,) = [label for label in labels if "DynamicUpdateSlice" in label]
+    assert writes.count("Rope") == 2 and writes.count("DynamicUpdateSlice") == 2

@@ -9,14 +9,13 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
 from poot.core.errors import LimitError
 from poot.lowering.kernels.describe import (
-    Described,
     Dims,
     Held,
     alignment_of,
     describe_values,
 )
 from poot.lowering.kernels.evaluate import SIZE_LIMIT
-from poot.lowering.kernels.region import Ref
+from poot.lowering.kernels.region import Apply, Ref
 from poot.lowering.kernels.row_cut import Cut
 from poot.lowering.kernels.row_kernel import row_kernel
 from poot.lowering.kernels.row_program import (
@@ -78,7 +77,16 @@ def launch_rows(
     if part:
         schedule = RowSchedule(lanes, schedule.team, schedule.workgroup)
     _require_trips(ctx, program, schedule, walk)
-    _emit(ctx, program, schedule, described, dims, targets, rows * parts)
+    kernel = row_kernel(ctx.info, program, schedule)
+    applied = sum(isinstance(step.action, Apply) for step in described.region.steps)
+    ctx.emit(
+        kernel,
+        [*described.buffers, *targets],
+        schedule.groups(rows * parts),
+        metadata=tuple(dims.words) if kernel.uses_metadata else (),
+        flops=(applied + len(cut.reductions)) * rows * length,
+        reads=described.reads,
+    )
 
 
 def _row_targets(
@@ -117,22 +125,3 @@ def _require_trips(
             f"rows of {walk} elements need {need} loop trips an invocation; "
             f"{ctx.info.name} takes {limit}. Split the rows"
         )
-
-
-def _emit(
-    ctx: PlanContext,
-    program: RowProgram,
-    schedule: RowSchedule,
-    described: Described,
-    dims: Dims,
-    targets: Sequence[View],
-    tasks: int,
-) -> None:
-    kernel = row_kernel(ctx.info, program, schedule)
-    ctx.emit(
-        kernel,
-        [*described.buffers, *targets],
-        schedule.groups(tasks),
-        metadata=tuple(dims.words) if kernel.uses_metadata else (),
-        reads=described.reads,
-    )
