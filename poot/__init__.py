@@ -41,7 +41,7 @@ from poot.interpreters.vmap import vmap
 
 if TYPE_CHECKING:
     from poot import debug, nn, random, slots, testing
-    from poot.inspection import draw, explain, profile
+    from poot.inspection import draw, explain, profile, tune
     from poot.testing import crosscheck
 
 # JAX's other names for them.
@@ -99,6 +99,7 @@ __all__ = [
     "slots",
     "testing",
     "tree",
+    "tune",
     "value_and_grad",
     "vjp",
     "vmap",

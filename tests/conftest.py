@@ -23,6 +23,7 @@ from poot.vulkan.context import Context, ContextRecorder
 from poot.vulkan.emit import Emitter
 from poot.vulkan.executable import Executable
 from poot.vulkan.races import check_races
+from poot.vulkan.tuning_store import TuningStore
 from tests.emitted_commands import check_emitted, check_steps, watch
 from tests.spirv_val import fault
 from tests.wide_types import check_wide_types
@@ -143,6 +144,18 @@ def _no_wide_types_without_wide_dtypes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("poot.lowering.compile.make_program", checked)
         patch.setattr("tests.kernel_harness.make_program", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_tuned_schedules() -> Iterator[None]:
+    """Whatever was tuned on this machine: tests go by what planning chooses."""
+
+    def empty(folder: object, identity: bytes) -> TuningStore:
+        return TuningStore(None, identity)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poot.vulkan.device.TuningStore", empty)
         yield
 
 

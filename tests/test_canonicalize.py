@@ -18,6 +18,7 @@ from poot.lowering.passes.arithmetic_laws import (
     ABSORBING,
     CAST,
     CHOICE,
+    INLINE,
     ITSELF,
     NEUTRAL,
     RECIPROCAL,
@@ -135,6 +136,7 @@ FIRES = [
     (f"{I}; %1: i32[2,64] = binary[op=sub](%0, %0)", ABSORBING, ["Broadcast"]),
     (f"{I}; %1: i32[2,64] = binary[op=xor](%0, %0)", ABSORBING, ["Broadcast"]),
     (f"{B}; %1: bool[64] = binary[op=or](%0, 1:bool)", ABSORBING, ["Broadcast"]),
+    ("%0: i32[]; %1: i32[] = binary[op=mul](%0, 0:i32)", ABSORBING, ["Broadcast"]),
     (f"{X}; %1: f32[2,64] = binary[op=max](%0, %0)", ITSELF, []),
     (f"{X}; %1: f32[2,64] = binary[op=min](%0, %0)", ITSELF, []),
     (f"{I}; %1: i32[2,64] = binary[op=and](%0, %0)", ITSELF, []),
@@ -238,6 +240,30 @@ FIRES = [
         "%0: i8[64]; %1: i32[64] = cast[to=i32](%0); %2: u16[64] = cast[to=u16](%1)",
         CAST,
         ["Cast", "Cast"],
+    ),
+    (
+        "%0: f32[2,64]; %1: f32[2,64] = broadcast[shape=(2, 64)](5.0:f32); "
+        "%2: f32[2,64] = binary[op=mul](%0, %1)",
+        INLINE,
+        ["Broadcast", "Binary[MUL]"],
+    ),
+    (
+        "%0: f32[64]; %1: f32[1] = broadcast[shape=(1)](5.0:f32); "
+        "%2: bool[64] = compare[op=lt](%1, %0)",
+        INLINE,
+        ["Broadcast", "Compare[LT]"],
+    ),
+    (
+        "%0: bool[64]; %1: f32[1] = broadcast[shape=(1)](5.0:f32); "
+        "%2: f32[64] = select(%0, %1, 1.0:f32)",
+        INLINE,
+        ["Broadcast", "Select"],
+    ),
+    (
+        "%0: f32[64]; %1: f32[64] = broadcast[shape=(64)](5.0:f32); "
+        "%2: f32[64] = clamp(-1.0:f32, %0, %1)",
+        INLINE,
+        ["Broadcast", "Clamp"],
     ),
     # Moves.
     (f"{X}; %1: f32[2,64] = transpose[perm=(0, 1)](%0)", DROP_MOVE, []),
@@ -473,6 +499,8 @@ UNLIKE = [
     "%2: f32[2,3] = slice[axis=0, start=0, end=2, stride=1](%1)",
     "%0: f32[2,3] and %1: f32[2,3]; %2: f32[4,3] = concat[axis=0](%0, %1); "
     "%3: f32[4,1] = slice[axis=1, start=0, end=1, stride=1](%2)",
+    "%0: f32[64]; %1: f32[2,64] = broadcast[shape=(2, 64)](5.0:f32); "
+    "%2: f32[2,64] = binary[op=mul](%0, %1)",
     "%0: f32[2,0] and %1: f32[2,0]; %2: f32[2,0] = concat[axis=1](%0, %1)",
 ]
 

@@ -277,3 +277,55 @@ def test_only_sums_may_be_ordered_otherwise():
     classes = {rewrite.name: rewrite.numerics for rewrite in fuse_rows.rewrites}
     assert classes.pop("start_rows") is Numerics.REASSOCIATING
     assert set(classes.values()) == {Numerics.EXACT}
+
+
+def counted(iota: str) -> Graph:
+    return graph_of(f"""
+        device %0: f32[3,8]
+        {iota}
+        %2: f32[3,8] = binary[op=mul](%0, %1)
+        %3: f32[3] = reduce[op=sum, axis=1, keepdim=false](%2)
+        result %3
+    """)
+
+
+def test_what_counts_along_rows_is_counted_in_each():
+    graph = counted("%1: f32[1,8] = iota[dtype=f32, shape=(1, 8), axis=1]()")
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row"]
+    (eqn,) = (e for e in after.eqns if isinstance(e.op, FusedRow))
+    assert "iota[dtype=f32, shape=(3, 8), axis=1]()" in str(eqn.op.body)
+    assert fired(log, REPEAT_IN_ROWS) == ["%1"]
+
+
+@pytest.mark.parametrize(
+    "iota",
+    [
+        "%1: f32[3,1] = iota[dtype=f32, shape=(3, 1), axis=0]()",
+        "%1: f32[1,1] = iota[dtype=f32, shape=(1, 1), axis=1]()",
+    ],
+)
+def test_what_counts_otherwise_is_read(iota: str):
+    after, (log,) = apply(counted(iota), fuse_rows)
+    assert launches(after) == ["iota", "fused_row"]
+    assert not fired(log, REPEAT_IN_ROWS)
+
+
+def test_what_waits_for_an_equation_behind_a_reader():
+    """%7 reads the group's sums, %8 reads %7 and the group; %6 stands between."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        %1: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4,8] = binary[op=sub](%0, %1)
+        %3: f32[4,1] = reduce[op=sum, axis=1, keepdim=true](%2)
+        %4: f32[4] = reshape[shape=(4)](%3)
+        %5: f32[1] = reduce[op=sum, axis=0, keepdim=true](%4)
+        %6: f32[4,1] = unary[op=neg](%3)
+        %7: f32[4,1] = binary[op=mul](%6, %6)
+        %8: f32[4,8] = binary[op=add](%7, %2)
+        result %5
+        result %8
+    """)
+    after, _ = apply(graph, fuse_rows)
+    assert [type(eqn.op) for eqn in after.eqns].count(FusedRow) == 2
+    assert not any(eqn.op.name in ("binary", "unary") for eqn in after.eqns)

@@ -166,6 +166,84 @@ def test_two_updates_of_one_tensor():
     assert entry.reason is Reason.OVERWRITTEN
 
 
+def test_an_old_state_that_is_read_later():
+    ops, entry = ops_after(
+        graph_of("""
+        device %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = dynamic_update_slice(%0, %1, 0:i32, 0:i32)
+        %3: f32[8,4] = unary[op=exp](%0)
+        result %2
+        result %3
+    """)
+    )
+    assert ops == ["DynamicUpdateSlice", "Unary"]
+    assert entry.reason is Reason.OVERWRITTEN
+
+
+def test_a_block_that_is_the_whole_stays_a_copy():
+    graph = graph_of("""
+        device %0: f32[4]
+        device %1: f32[4]
+        device %2: f32[3]
+        %3: f32[4] = dynamic_update_slice(%0, %1, 0:i32)
+        %4: f32[3] = unary[op=exp](%2)
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert after is graph and not log.entries
+
+
+def test_what_has_no_elements_is_no_launch():
+    graph = graph_of("""
+        device %0: f32[0,4]
+        device %1: f32[3]
+        %2: f32[0,4] = unary[op=exp](%0)
+        %3: f32[3] = unary[op=exp](%1)
+        result %2
+        result %3
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert after is graph and not log.entries
+
+
+def test_a_large_block_beside_a_small_launch():
+    rows = SMALL // 4 + 1
+    graph = graph_of(f"""
+        device %0: f32[2,{rows},4]
+        device %1: f32[1,{rows},4]
+        device %2: f32[3]
+        %3: f32[3] = unary[op=exp](%2)
+        %4: f32[2,{rows},4] = dynamic_update_slice(%0, %1, 1:i32, 0:i32, 0:i32)
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert after is graph and not log.entries
+
+
+def test_a_start_that_another_launch_computes():
+    """The block is of the unit that the update joins, the start of one before."""
+    graph = graph_of("""
+        device %0: f32[8,4]
+        device %1: f32[1,4]
+        device %2: i32[3]
+        %3: i32[] = reduce[op=sum, axis=0, keepdim=false](%2)
+        %4: i32[] = binary[op=add](%3, 1:i32)
+        %5: i32[1] = reshape[shape=(1)](%4)
+        %6: i32[1] = cumulative[op=sum, axis=0, reverse=false](%5)
+        %7: f32[1,4] = unary[op=neg](%1)
+        %8: f32[8,4] = dynamic_update_slice(%0, %7, %4, 0:i32)
+        result %6
+        result %8
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert fired(log, ABSORB_UPDATE) == ["%8"]
+    names = [eqn.op.name for eqn in after.eqns]
+    assert names == ["reduce", "binary", "reshape", "cumulative", "fused"]
+
+
 def test_readers_of_a_result_come_later():
     """%4 reads what %2 makes, so %5 cannot join %2 beyond it; it joins %4."""
     graph = graph_of("""

@@ -99,6 +99,83 @@ def test_what_is_an_output_is_kept() -> None:
     assert not fired(log, COMPUTE_AGAIN)
 
 
+def test_what_is_kept_anyway_is_computed_with() -> None:
+    """%6 is computed again of a product that is read late too."""
+    early = """\
+      device %0: f32[2048,2048]
+      device %1: f32[2048,2048]
+      %2: f32[2048,2048] = matmul[out=none](%0, %1)
+      %3: f32[2048,2048] = unary[op=tanh](%2)
+      %4: f32[2048,2048] = matmul[out=none](%3, %3)
+    """
+    late = """\
+      %201: f32[2048,2048] = binary[op=add](%4, %2)
+      %202: f32[2048,2048] = binary[op=add](%201, %3)
+      result %202
+    """
+    _, log = run(far_apart(early, late))
+    assert fired(log, COMPUTE_AGAIN) == ["%4"]
+
+
+def test_what_is_read_first_is_computed_again_of_what_is_read_later() -> None:
+    early = """\
+      device %0: f32[2048,2048]
+      %1: f32[2048,2048] = unary[op=tanh](%0)
+      %2: f32[2048,2048] = unary[op=exp](%1)
+      %3: f32[2048,2048] = matmul[out=none](%1, %2)
+    """
+    late = """\
+      %201: f32[2048,2048] = binary[op=add](%3, %2)
+      %202: f32[2048,2048] = binary[op=mul](%201, %1)
+      result %202
+    """
+    after, log = run(far_apart(early, late))
+    assert fired(log, COMPUTE_AGAIN) == ["%2", "%3"]
+    ops = [str(eqn.op) for eqn in after.eqns]
+    assert ops[-4:] == ["Unary[TANH]", "Unary[EXP]", "Binary[ADD]", "Binary[MUL]"]
+    assert after.eqns[-3].inputs == after.eqns[-4].outs
+
+
+def test_what_elementwise_equations_hand_on_takes_no_memory() -> None:
+    """At most three are kept: two that are read late, and a product read near by."""
+    early = """\
+      device %0: f32[2048,2048]
+      %1: f32[2048,2048] = matmul[out=none](%0, %0)
+      %2: f32[2048,2048] = unary[op=exp](%1)
+      %3: f32[2048,2048] = matmul[out=none](%2, %2)
+    """
+    late = """\
+      %200: f32[2048,2048] = matmul[out=none](%2, %3)
+      %201: f32[2048,2048] = unary[op=tanh](%200)
+      %202: f32[2048,2048] = unary[op=exp](%201)
+      %203: f32[2048,2048] = binary[op=add](%202, %2)
+      %204: f32[2048,2048] = binary[op=add](%203, %3)
+      result %204
+    """
+    _, log = run(far_apart(early, late))
+    (entry,) = log.declined(COMPUTE_AGAIN)
+    kept = 3 * 4 * SIDE**2
+    assert entry.detail == f"{kept} B are kept there, 0 B could be saved"
+
+
+def test_a_view_of_an_output_is_kept_with_it() -> None:
+    early = """\
+      device %0: f32[2048,2048]
+      %1: f32[2048,2048] = unary[op=tanh](%0)
+      %2: f32[4096,1024] = reshape[shape=(4096, 1024)](%1)
+      %3: f32[2048,2048] = matmul[out=none](%1, %1)
+      %4: f32[2048,2048] = matmul[out=none](%3, %3)
+    """
+    late = """\
+      %201: f32[4096,1024] = unary[op=exp](%2)
+      result %1
+      result %4
+      result %201
+    """
+    _, log = run(far_apart(early, late))
+    assert not log.entries
+
+
 def test_old_state_is_not_read_later() -> None:
     """%4 is computed of state that is overwritten in between."""
     early = """\

@@ -24,6 +24,7 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.driver import Entry, Reason, run_passes
+from poot.lowering.passes.origins import shortened
 from poot.lowering.passes.rope import FORM_ROPE, rope
 from tests.kernel_harness import run_graph, same_bits
 from tests.pass_harness import apply, assert_text, graph_of
@@ -140,6 +141,22 @@ def one_of_many(x: Any, cos: Any, sin: Any) -> Any:
     return turned_whole(x[..., :16], cos, sin)
 
 
+def sliced_heads(x: Any, cos: Any, sin: Any) -> Any:
+    return turned_whole(x[:, :, 1:3], cos, sin)
+
+
+def joined_heads(x: Any, cos: Any, sin: Any) -> Any:
+    return turned_whole(jnp.concatenate([x, x * 2], axis=2), cos, sin)
+
+
+def reversed_heads(x: Any, cos: Any, sin: Any) -> Any:
+    return turned_whole(x[:, :, ::-1], cos, sin)
+
+
+def regrouped_heads(x: Any, cos: Any, sin: Any) -> Any:
+    return turned_whole(x.reshape(2, 15, 1, 16), cos[0], sin[0])
+
+
 @dataclass(frozen=True)
 class Spelling:
     function: Callable[..., Any]
@@ -168,6 +185,9 @@ SPELLINGS = [
     spelled(partial_in_f32, QB, *PAIRS, op=Rope(8, HALF)),
     spelled(heads_first, Q, *FULL, op=Rope(16, HALF)),
     spelled(negative_sines, Q, *PAIRS, op=Rope(16, HALF)),
+    spelled(sliced_heads, Q, *FULL, op=Rope(16, HALF)),
+    spelled(reversed_heads, Q, *FULL, op=Rope(16, HALF)),
+    spelled(regrouped_heads, Q, *FULL, op=Rope(16, HALF)),
     spelled(one_of_many, array((2, 5, 3, 40), 7), *FULL, op=Rope(16, HALF)),
 ]
 
@@ -297,6 +317,13 @@ def exchanged_in_a_half(x: Any, cos: Any, sin: Any) -> Any:
     return jnp.concatenate([a * cos - b * sin, b * sin + a * cos], -1)
 
 
+def signed_sines(x: Any, cos: Any, one: Any, other: Any) -> Any:
+    """The sign is in the sines, which are of two tensors."""
+    half = x.shape[-1] // 2
+    crossed = jnp.concatenate((x[..., half:], x[..., :half]), axis=-1)
+    return x * cos + crossed * jnp.concatenate([-one, other], -1)
+
+
 def of_two_tensors(x: Any, y: Any, cos: Any, sin: Any) -> Any:
     return jnp.concatenate([x * cos - y * sin, y * cos + x * sin], -1)
 
@@ -370,6 +397,12 @@ NEAR_MISSES = [
         "cos is elements 0, 0, 0, 0, 0, 0, 0, 0 of %1 for 16 turned elements",
     ),
     (
+        signed_sines,
+        (Q, FULL[0], *PAIRS),
+        Reason.TABLES,
+        "sin is elements 0, 1, 2, 3, 4, 5, 6, 7 of %2, %3 for 16 turned elements",
+    ),
+    (
         of_two_tensors,
         (*HALVES, *PAIRS),
         Reason.OTHER_SOURCE,
@@ -410,6 +443,7 @@ def test_a_near_miss_is_declined(function, args, reason: Reason, detail: str):
         lambda x, a, b: x * a + x * b,
         lambda x, a, b: x[..., :8] * a[..., :8] + b[..., 8:] * b[..., 8:],
         lambda x, a, b: x * 2.0 + b * 3.0,
+        lambda x, a, b: x * a + jnp.exp(x) * b,
         lambda x, a, b: x * x + x * x,
     ],
 )
@@ -417,6 +451,28 @@ def test_what_is_nothing_like_it_is_not_spoken_of(function):
     graph = traced(function, Q, *FULL)
     after, (log,) = apply(graph, rope)
     assert after is graph and not log.entries
+
+
+F16, F32, F64 = (
+    poot.core.dtypes.float16,
+    poot.core.dtypes.float32,
+    poot.core.dtypes.float64,
+)
+
+
+@pytest.mark.parametrize(
+    ("casts", "left"),
+    [
+        ((F16,), ()),
+        ((F32, F16), ()),
+        ((F32, F64, F32), (F32,)),
+        ((F32, F64), (F32, F64)),
+        ((F32, F16, F32), (F32,)),
+        ((poot.core.dtypes.bfloat16, F16), (poot.core.dtypes.bfloat16, F16)),
+    ],
+)
+def test_casts_there_and_back_are_none(casts, left):
+    assert shortened(F16, casts) == left
 
 
 def test_only_the_turned_part_where_the_rest_is_of_another_tensor():
@@ -427,6 +483,43 @@ def test_only_the_turned_part_where_the_rest_is_of_another_tensor():
     after, (log,) = apply(graph, rope)
     assert [str(eqn.op) for eqn in after.eqns] == ["Rope", "Concat"]
     assert not log.declined(FORM_ROPE)
+
+
+def test_heads_that_are_joined_first():
+    graph = traced(joined_heads, Q, *FULL)
+    after, (log,) = apply(graph, rope)
+    assert [str(eqn.op) for eqn in after.eqns] == ["Binary[MUL]", "Concat", "Rope"]
+    assert not log.declined(FORM_ROPE)
+
+
+def test_a_copy_in_front_is_no_part_of_it():
+    """The elements in front are those that are turned, but not in their place."""
+
+    def twice(x: Any, cos: Any, sin: Any) -> Any:
+        return jnp.concatenate([x, turned_whole(x, cos, sin)], -1)
+
+    after, _ = apply(traced(twice, Q, *FULL), rope)
+    assert [str(eqn.op) for eqn in after.eqns] == ["Rope", "Concat"]
+
+
+def test_what_is_repeated_over_rows_is_not_turned_once():
+    """The rows of the result differ, those of x do not: it is no Rope of x."""
+    graph = traced(turned_whole, Q[0, 0, 0], FULL[0][:, 0], FULL[1][:, 0])
+    after, (log,) = apply(graph, rope)
+    assert after is graph and not log.entries
+
+
+def test_a_product_that_the_sum_repeats():
+    graph = traced(turned_whole, Q[0, 0, 0], FULL[0][0, 0], FULL[1][:, 0])
+    after, (log,) = apply(graph, rope)
+    assert after is graph and not log.entries
+
+
+def test_integers_are_not_turned():
+    args = [np.ones(shape, np.int32) for shape in ((3, 8), (8,), (8,))]
+    graph = traced(turned_whole, *args)
+    after, (log,) = apply(graph, rope)
+    assert after is graph and not log.entries
 
 
 def test_queries_and_keys_of_one_product():

@@ -261,6 +261,19 @@ def test_nested_and_transformed_calls_check_what_they_are_given() -> None:
         np.asarray(batched(jnp.arange(3) + 6))
 
 
+def test_a_slot_of_the_function_around_is_checked_once() -> None:
+    inner = poot.jit(lambda x, pos: x[pos] + 1, slots={"pos": RANGE})
+    x = jnp.arange(8.0)
+    for low, high, checks in ((0, 7, 0), (2, 5, 0), (-1, 7, 1), (0, 8, 1)):
+        outer = poot.jit(lambda x, at: inner(x, at), slots={"at": slots.Pos(low, high)})
+        assert len(outer.trace(x, 3).graph.witnesses) == checks
+        assert float(outer(x, 3)) == 4
+    undeclared = poot.jit(lambda x, at: inner(x, at))
+    assert len(undeclared.trace(x, 3).graph.witnesses) == 1
+    with pytest.raises(CheckError, match=r"slot pos \(pos\) is outside"):
+        undeclared(x, 9).block_until_ready()
+
+
 def test_calls_op_by_op_check_as_well() -> None:
     f = storing()
     with poot.config.override(disable_jit=True):

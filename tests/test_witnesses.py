@@ -179,6 +179,25 @@ def test_the_check_that_comes_first_is_told(each_backend: Any) -> None:
         f(X).block_until_ready()
 
 
+def test_what_is_returned_as_it_came_is_spoilt_too(each_backend: Any) -> None:
+    weights = poot.device_put(W)
+
+    @poot.jit
+    def f(x: Any, y: Any) -> Any:
+        checked(x)
+        return x, y + 0, weights, x.reshape(-1)
+
+    x, y = poot.device_put(BAD), poot.device_put(X)
+    for result in f(x, y):
+        fails(result)
+    # What was given to the call is as it was.
+    np.testing.assert_array_equal(x, BAD)
+    np.testing.assert_array_equal(y, X)
+    np.testing.assert_array_equal(weights, W)
+    for result, right in zip(f(y, x), (X, BAD, W, X.ravel()), strict=True):
+        np.testing.assert_array_equal(result, right)
+
+
 def test_sync_checks_raise_at_the_call() -> None:
     f = poot.jit(rows)
     with poot.config.override(sync_checks=True):

@@ -2,33 +2,47 @@
 
     python tools/invert_guards.py poot/lowering/passes/rope.py tests/test_rope.py
 
-Each condition of an `if`, each part of one that `and` or `or` joins, and each such
-part of a returned condition is negated in a copy of poot, on which the tests then run.
-A line that is printed has a guard without a near miss.
+Each condition of an `if` or a `case`, each part of one that `and` or `or` joins, and
+each such part of a returned condition is negated in turn. A line that is printed has a
+guard without a near miss, or one that no test reaches.
+
+The tests are collected once. Each inversion is put into the functions of a forked
+copy of this process, which runs the tests that reach its line, quick ones first. One
+that needs far more CPU time than they took is one that was noticed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
+import gc
+import json
 import os
-import shutil
-import subprocess
+import resource
 import sys
-import tempfile
-from collections.abc import Iterator
+import time
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-_COPIED = ("poot", "tests", "examples", "benchmarks")
+# How much longer a test may take with an inverted guard, and the least that it gets.
+_TIMES_LONGER, _LEAST_S = 5, 10
 
 
 def guards(tree: ast.AST) -> Iterator[ast.expr]:
-    """The expressions to invert, outermost first."""
+    """The expressions to invert."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.IfExp):
             yield from _parts(node.test)
+        elif isinstance(node, ast.match_case) and node.guard is not None:
+            yield from _parts(node.guard)
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.BoolOp):
             yield from _parts(node.value)
         elif isinstance(node, ast.comprehension):
@@ -55,61 +69,207 @@ class _Inverter(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def inverted(source: str) -> Iterator[tuple[int, str, str]]:
-    """The line and text of each guard, and the source in which it is inverted."""
-    count = len(list(guards(ast.parse(source))))
-    for number in range(count):
+@dataclass(frozen=True)
+class Inversion:
+    """One guard, and the code of the file in which it is inverted."""
+
+    line: int
+    text: str
+    code: types.CodeType
+
+
+def inversions(file: Path) -> list[Inversion]:
+    source = file.read_text()
+    found = []
+    for number in range(len(list(guards(ast.parse(source))))):
         tree = ast.parse(source)
         target = list(guards(tree))[number]
         line, text = target.lineno, ast.unparse(target)
-        changed = _Inverter(target).visit(copy.copy(tree))
-        yield line, text, ast.unparse(ast.fix_missing_locations(changed))
+        changed = ast.fix_missing_locations(_Inverter(target).visit(tree))
+        code = compile(changed, str(file), "exec")
+        found.append(Inversion(line, text, code))
+    return sorted(found, key=lambda inversion: inversion.line)
 
 
-def survivors(file: Path, tests: list[str], timeout_s: float) -> list[str]:
-    """The guards of a file that the tests do not miss."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in _COPIED:
-            shutil.copytree(ROOT / name, Path(folder) / name)
-        shutil.copy(ROOT / "pyproject.toml", folder)
-        target = Path(folder) / file.resolve().relative_to(ROOT)
-        for line, text, source in inverted(file.read_text()):
-            target.write_text(source)
-            if _passes(folder, tests, timeout_s):
-                found.append(f"{file}:{line}: {text}")
-                print(found[-1], flush=True)
-    return found
+def _install(code: types.CodeType) -> None:
+    """Give the functions that were made of a file their code in another version."""
+    new: dict[tuple[str, int], types.CodeType] = {}
+    stack = [code]
+    while stack:
+        outer = stack.pop()
+        new[outer.co_qualname, outer.co_firstlineno] = outer
+        stack.extend(c for c in outer.co_consts if isinstance(c, types.CodeType))
+    for function in gc.get_objects():
+        if isinstance(function, types.FunctionType):
+            old = function.__code__
+            if old.co_filename == code.co_filename:
+                function.__code__ = new[old.co_qualname, old.co_firstlineno]
 
 
-def _passes(folder: str, tests: list[str], timeout_s: float) -> bool:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["HYPOTHESIS_PROFILE"] = "ci"
+class _Lines:
+    """Notes the lines of a file that run."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.seen: set[int] = set()
+
+    def __call__(self, frame: types.FrameType, event: str, _: Any) -> Any:
+        return self._line if frame.f_code.co_filename == self._file else None
+
+    def _line(self, frame: types.FrameType, event: str, _: Any) -> Any:
+        self.seen.add(frame.f_lineno)
+        return self._line
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the tests do as the file is."""
+
+    failed: list[int]
+    # The numbers of the tests that reach a line, quick ones first.
+    tests: dict[int, list[int]]
+    # What each test takes.
+    seconds: list[float]
+
+
+class Plugin:
+    """Runs the collected tests once as they are, and once for each inversion."""
+
+    def __init__(self, file: Path, lines: set[int]) -> None:
+        self.file = file
+        self.lines = lines
+        self.survivors = 0
+
+    def pytest_collection(self) -> None:
+        # That a test fails is enough; the least example is not looked for.
+        phases = [Phase.explicit, Phase.generate]
+        profile = settings(settings.default, phases=phases)
+        settings.register_profile("inverted", profile)
+        settings.load_profile("inverted")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        base = self._base(session)
+        if base.failed:
+            names = ", ".join(session.items[number].nodeid for number in base.failed)
+            raise pytest.UsageError(f"these fail as it is: {names}")
+        tried = inversions(self.file)
+        if self.lines:
+            tried = [each for each in tried if each.line in self.lines]
+        for inversion in tried:
+            numbers = base.tests.get(inversion.line, [])
+            if not numbers or _passes(session, inversion, numbers, base.seconds):
+                self.survivors += 1
+                where = f"{self.file.relative_to(ROOT)}:{inversion.line}"
+                note = "" if numbers else "  (no test reaches it)"
+                print(f"{where}: {inversion.text}{note}", flush=True)
+        print(f"{len(tried)} inverted, {self.survivors} not noticed", flush=True)
+        return True
+
+    def _base(self, session: pytest.Session) -> _Found:
+        reader, writer = os.pipe()
+
+        def run() -> bool:
+            lines = _Lines(str(self.file))
+            rows = []
+            _install(compile(self.file.read_text(), str(self.file), "exec"))
+            for number in range(len(session.items)):
+                lines.seen.clear()
+                start = time.process_time()
+                sys.settrace(lines)
+                passed = _run(session, number)
+                sys.settrace(None)
+                taken = time.process_time() - start
+                rows.append((taken, sorted(lines.seen), passed))
+                session.testsfailed = 0
+            with os.fdopen(writer, "w") as out:
+                json.dump(rows, out)
+            return True
+
+        child = _fork(run)
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            text = answer.read()
+        if not _ended_well(child):
+            raise pytest.UsageError("the tests end the process as it is")
+        rows = json.loads(text)
+        tests: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(range(len(rows)), key=lambda n: rows[n][0]):
+            for line in rows[number][1]:
+                tests[line].append(number)
+        failed = [number for number, row in enumerate(rows) if not row[2]]
+        return _Found(failed, dict(tests), [row[0] for row in rows])
+
+
+def _passes(
+    session: pytest.Session,
+    inversion: Inversion,
+    numbers: list[int],
+    seconds: list[float],
+) -> bool:
+    """Whether tests pass though a guard is inverted, in the seconds that they take."""
+
+    def run() -> bool:
+        _install(inversion.code)
+        for number in numbers:
+            limit = time.process_time() + _LEAST_S + _TIMES_LONGER * seconds[number]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), -1))
+            if not _run(session, number):
+                return False
+        return True
+
+    return _ended_well(_fork(run))
+
+
+def _run(session: pytest.Session, number: int) -> bool:
+    """Run a test; whether none has failed so far."""
+    item = session.items[number]
+    session.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return not session.testsfailed
+
+
+def _fork(run: Callable[[], bool]) -> int:
+    child = os.fork()
+    if child:
+        return child
     try:
-        done = subprocess.run(
-            [*command, *tests],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        passed = run()
+    except BaseException:
+        passed = False
+    os._exit(0 if passed else 1)
+
+
+def _ended_well(child: int) -> bool:
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _numbers(text: str | None) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the file whose guards are inverted")
     parser.add_argument("tests", nargs="+", help="tests, as pytest takes them")
-    parser.add_argument("--timeout", type=float, default=120.0, help="of a run, in s")
+    parser.add_argument("-k", default="", help="which of the tests, as pytest takes it")
+    parser.add_argument("--lines", help="only the guards of these, such as 7,12-20")
     arguments = parser.parse_args()
-    if not _passes(str(ROOT), arguments.tests, arguments.timeout):
-        print("the tests fail as it is", file=sys.stderr)
-        return 2
-    return 1 if survivors(arguments.file, arguments.tests, arguments.timeout) else 0
+    os.environ["HYPOTHESIS_PROFILE"] = "ci"
+    os.chdir(ROOT)
+    plugin = Plugin(arguments.file.resolve(), _numbers(arguments.lines))
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    # Hypothesis is imported here already.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options += ["-k", arguments.k]
+    code = pytest.main([*options, *arguments.tests], plugins=[plugin])
+    return int(code) or min(plugin.survivors, 1)
 
 
 if __name__ == "__main__":

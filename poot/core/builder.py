@@ -81,6 +81,10 @@ class Builder:
             raise UndefinedValueError(f"%{operand} is no value of this builder")
         return self._values[operand].type
 
+    def slot(self, value: ValueId) -> Slot | None:
+        """The kind and range of a value that the host writes; None for others."""
+        return self._values[value].slot
+
     def storage(self, value: ValueId) -> Storage:
         return self._values[value].storage
 

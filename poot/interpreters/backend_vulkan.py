@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from poot.interpreters.backend import Buffer
 from poot.lowering.compile import Lowered, plan
 from poot.lowering.kernels.cache import clear_kernels
 from poot.lowering.program import Program
+from poot.lowering.tuned import Tuned
 from poot.vulkan.device import Device, open_device
 from poot.vulkan.executable import Executable
 from poot.vulkan.memory import DeviceBuffer
@@ -94,6 +95,17 @@ class VulkanBackend:
         if list(map(id, payloads)) == list(map(id, given)):
             self._programs.keep(lowered.source, program)
         return self._executable(program, payloads)
+
+    def load_tuned(self, graph: Graph, tuned: Tuned) -> Executable:
+        """A lowered graph made ready with other schedules than the device's."""
+        program = plan(graph, self.info.masked(tuned=tuned))
+        return self._executable(program, _payloads(graph))
+
+    def retune(self, winners: Mapping[str, str]) -> None:
+        """Plan with these schedules from now on, here and in later processes."""
+        self.device.retune(winners)
+        self.info = self.device.info
+        self._programs = ProgramStore(self.device.cache_folder, self.info)
 
     def _executable(self, program: Program, payloads: list[Any]) -> Executable:
         return Executable(self.device, program, list(map(self._const, payloads)))

@@ -245,6 +245,14 @@ class BoundJitFunction:
         """Trace and lower for these arguments."""
         return self._jitted.lower(self._instance, *args, **kwargs)
 
+    def leaves(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """What a call gives for each of the arguments of its graph, in their order."""
+        return self._jitted.leaves(self._instance, *args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled, for all objects."""
+        self._jitted.clear_cache()
+
 
 @overload
 def jit(

@@ -67,6 +67,7 @@ LAZY_FUNCTIONS = {
     "draw": "inspection",
     "explain": "inspection",
     "profile": "inspection",
+    "tune": "inspection",
 }
 
 

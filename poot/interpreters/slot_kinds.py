@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from poot.core import dtypes
+from poot.core.dtypes import Scalar
 from poot.core.errors import ArgumentError, DTypeError, RangeError, ShapeError
 from poot.core.ops.elementwise import BinaryOp, CompareOp
 from poot.core.types import Slot, TensorType
@@ -17,6 +18,7 @@ from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.checks import check
 from poot.interpreters.eager import SCALAR_SLOT
 from poot.interpreters.primitives import binary, compare, number
+from poot.interpreters.tracer import Tracer
 
 _WORD = np.iinfo(np.int32)
 
@@ -203,6 +205,8 @@ def _fitting(leaf: Any, kind: SlotKind) -> Any:
 def guard(value: Any, kind: GuardedKind, function: str, path: str) -> None:
     """Check the range of a value that stands for a declared slot, as `check` does."""
     declared, dtype = kind.declared, kind.aval.type.dtype
+    if _is_within(value, declared):
+        return
     info = np.iinfo(dtype.numpy)
     if declared.high < info.min or declared.low > info.max:
         raise RangeError(
@@ -217,3 +221,13 @@ def guard(value: Any, kind: GuardedKind, function: str, path: str) -> None:
         f"`{function}`: slot {path} ({declared.label}) is outside of its declared "
         f"range {declared.low}..{declared.high}",
     )
+
+
+def _is_within(value: Any, declared: Kind) -> bool:
+    """Whether it is a slot of the function around, whose range has been checked."""
+    if not isinstance(value, Tracer) or isinstance(value.operand, Scalar):
+        return False
+    slot = value.staging.builder.slot(value.operand)
+    if slot is None or slot.low is None or slot.high is None:
+        return False
+    return declared.low <= slot.low and slot.high <= declared.high

@@ -196,12 +196,7 @@ class Compiled:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on leaves of any kind."""
-        name = self._trace.name
-        numbers = [
-            slot_words(leaves[number], kind, name, path)
-            for number, kind, path in self._slots
-        ]
-        buffers = self._buffers(leaves)
+        buffers, numbers = self.bound(leaves)
         claims = self._claim(leaves, buffers) if self._trace.donated else []
         try:
             results, completion = self._start(buffers, numbers)
@@ -214,6 +209,15 @@ class Compiled:
         if self._sync:
             completion.check()
         return self._pack(results)
+
+    def bound(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The buffers of a call, and the numbers for its slots; their ranges hold."""
+        name = self._trace.name
+        numbers = [
+            slot_words(leaves[number], kind, name, path)
+            for number, kind, path in self._slots
+        ]
+        return self._buffers(leaves), numbers
 
     def _claim(self, leaves: Sequence[Any], buffers: list[Any]) -> list[_Claim]:
         """Take the donated arrays' memory: no one else may use it from now on."""

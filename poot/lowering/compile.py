@@ -27,10 +27,12 @@ from poot.lowering.kernels import (
 from poot.lowering.passes.attention import find_attention
 from poot.lowering.passes.canonicalize import canonicalize
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
+from poot.lowering.passes.contraction_prologue import contraction_prologue
 from poot.lowering.passes.cse import cse
 from poot.lowering.passes.dce import dce
 from poot.lowering.passes.dense_contraction import dense_contraction
 from poot.lowering.passes.driver import Pass, PassRecord, run_passes
+from poot.lowering.passes.fold import fold
 from poot.lowering.passes.fuse_pointwise import fuse_pointwise
 from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.gated import gated
@@ -40,6 +42,7 @@ from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
 from poot.lowering.passes.rope import rope
+from poot.lowering.passes.slot_ranges import slot_ranges
 from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
@@ -59,7 +62,10 @@ FUSING: tuple[Pass, ...] = (
 # In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     unwrap,
+    slot_ranges,
     # What opening adds, copies among it, is as it has to be.
+    canonicalize,
+    fold,
     canonicalize,
     open_control,
     cse,
@@ -74,7 +80,10 @@ PASSES: tuple[Pass, ...] = (
     gated,
     contraction_epilogue,
     horizontal,
-    *FUSING,
+    fuse_rows,
+    # Not again once a device has refused it.
+    contraction_prologue,
+    *FUSING[1:],
 )
 
 # Importing these has filled the table of lower rules.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from poot.lowering.tuned import Tuned
 
 
 class DeviceKind(enum.Enum):
@@ -80,6 +82,10 @@ class DeviceInfo:
     exact_division32: bool = False
     # Whether GLSL's Fma rounds once, which Vulkan leaves open. Asked likewise.
     fused_multiply_add32: bool = False
+
+    # Schedules that were found to be faster than the usual ones. Kernels do not depend
+    # on them but by the schedules that they are given, so equality leaves them out.
+    tuned: Tuned = field(default=Tuned(), compare=False)
 
     @property
     def is_cpu(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from poot.core.errors import CapabilityError, LimitError
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.tuned import Tuned
 from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.blocks import BlockSource
@@ -40,6 +41,7 @@ from poot.vulkan.profiler import Profiler
 from poot.vulkan.queue import Queue
 from poot.vulkan.timestamps import Clock
 from poot.vulkan.transfer import Bytes, Transfers
+from poot.vulkan.tuning_store import TuningStore
 
 # The DeviceInfo field that says whether a feature is wanted; others are, if offered.
 _WANTED_BY = {
@@ -65,8 +67,8 @@ class Device:
 
     `mask` changes fields of the DeviceInfo: features masked out are not enabled, so
     that the validation layer catches their use. `heap_bytes` caps the memory of arrays.
-    `cache_folder` is where the driver's pipeline cache is kept, and beside it programs;
-    None: nowhere.
+    `cache_folder` is where the driver's pipeline cache is kept, and beside it programs
+    and what tuning found; None: nowhere.
     """
 
     def __init__(
@@ -102,6 +104,8 @@ class Device:
                 }
                 self.info = self.info.masked(**(rounding | mask))
             self._parts = parts.pop_all()
+        self._tuning = TuningStore(cache_folder, _identity(physical))
+        self.info = self.info.masked(tuned=Tuned(self._tuning.load()))
         _open_devices.add(self)
 
     def _open(
@@ -258,6 +262,12 @@ class Device:
     def stop_profiling(self, profiler: Profiler) -> None:
         with self._collecting:
             self.profilers = tuple(p for p in self.profilers if p is not profiler)
+
+    def retune(self, winners: Mapping[str, str]) -> None:
+        """Let what is planned from now on use these schedules, and later processes."""
+        self._tuning.keep(winners)
+        tuned = Tuned({**self.info.tuned.winners, **winners})
+        self.info = self.info.masked(tuned=tuned)
 
     # --- lifetimes ----------------------------------------------------------
 

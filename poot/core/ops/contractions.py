@@ -215,6 +215,10 @@ class ContractionEpilogue(Composite):
         (lhs, *_) = sources
         if self.prologue is not None:
             (lhs,) = builder.emit(FusedRow(self.prologue), tuple(sources))
+            rest = ContractionEpilogue(self.heads, self.body)
+            for result in builder.emit(rest, (lhs, *weights, *extras)):
+                builder.result(result)
+            return builder.finish()
         heads = [
             builder.emit(head, (lhs, rhs))[0]
             for head, rhs in zip(self.heads, weights, strict=True)

@@ -22,9 +22,11 @@ from poot.lowering.kernels.attention_program import (
     AttentionSchedule,
     Stand,
     Visible,
+    attention_candidates,
     choose_attention_schedule,
 )
 from poot.lowering.kernels.attention_rows import attention_rows_kernel
+from poot.lowering.kernels.attention_teams import attention_teams_kernel
 from poot.lowering.kernels.contraction import CHUNK
 from poot.lowering.kernels.describe import (
     Described,
@@ -39,8 +41,14 @@ from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import ALIGNMENT, View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import BufferRange
+from poot.lowering.tuned import digest
 
 _MERGE_WORKGROUP = 64
+_KERNELS = {
+    "rows": attention_rows_kernel,
+    "keys": attention_keys_kernel,
+    "teams": attention_teams_kernel,
+}
 ATTENTION_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
 
 
@@ -74,7 +82,13 @@ class _Launch:
         out = ctx.output(eqn.outs[0])
         target = writable(ctx, out, False)
         described, program = self._program(target, tile=1)
-        schedule = choose_attention_schedule(ctx.info, program)
+        usual = choose_attention_schedule(ctx.info, program)
+        schedule = ctx.info.tuned.pick(
+            "attention",
+            lambda: digest(program),
+            usual,
+            lambda: attention_candidates(usual, program),
+        )
         if schedule.tile > 1:
             described, program = self._program(target, schedule.tile)
         heads = self.q, self.k, self.v
@@ -85,9 +99,7 @@ class _Launch:
         if schedule.splits > 1:
             self._split(program, schedule, operands, reads, target, flops)
         else:
-            by_rows = schedule.kind == "rows"
-            make = attention_rows_kernel if by_rows else attention_keys_kernel
-            kernel = make(ctx.info, program, schedule)
+            kernel = _KERNELS[schedule.kind](ctx.info, program, schedule)
             groups = schedule.groups(program)
             ctx.emit(kernel, [*operands, target], groups, flops=flops, reads=reads)
         if target is not out:
@@ -107,7 +119,7 @@ class _Launch:
         rows, width = program.batches * program.row_count, program.values + EXTRA_PARTS
         shape = (rows, schedule.splits, width)
         parts = ctx.scratch(TensorType(shape, dtypes.float32))
-        kernel = attention_keys_kernel(
+        kernel = _KERNELS[schedule.kind](
             info, replace(program, target=_stand(ctx, parts, range(3))), schedule
         )
         groups = schedule.groups(program)

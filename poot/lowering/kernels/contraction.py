@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poot.core.dtypes import DType
-from poot.lowering.kernels.region import Dim, Region, Word
+from poot.lowering.kernels.region import Dim, Ref, Region, Word
+from poot.lowering.kernels.row_program import RowProgram
 from poot.lowering.plan.layout import Layout
 
 # Elements of a chunk: what one lane loads at once where they stand side by side.
@@ -112,6 +113,33 @@ class Contraction:
     @property
     def heads(self) -> int:
         return len(self.rights)
+
+
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """What makes the left operand: a row program, and its value that is the operand.
+
+    Every workgroup computes all `rows` of `length` elements and keeps them.
+    """
+
+    program: RowProgram
+    value: Ref
+    lanes: int
+    rows: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The contractions of one kernel, which share the left operand."""
+
+    parts: tuple[Contraction, ...]
+    prologue: Prologue | None = None
+
+    @property
+    def heads(self) -> int:
+        """The most heads of a part."""
+        return max(part.heads for part in self.parts)
 
 
 class Words:

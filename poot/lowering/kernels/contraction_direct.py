@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_io import Frame, frames, tasks
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Size, Variable
@@ -29,14 +29,14 @@ def direct_groups(m: int, n: int, info: DeviceInfo) -> int:
 
 
 @kernel_cache
-def direct_kernel(info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
+def direct_kernel(info: DeviceInfo, work: Work) -> Kernel:
     width = _invocations(info)
     k = KernelBuilder("matmul_direct", info, (width, 1, 1))
 
     def tiles(frame: Frame) -> Size:
         return k.ceil_div(k.mul(frame.m, k.ceil_div(frame.n, CHUNK)), width)
 
-    for frame, group in tasks(k, frames(k, problems), tiles):
+    for frame, group in tasks(k, frames(k, work), tiles):
         across = k.ceil_div(frame.n, CHUNK)
         chunk = k.value(k.add(k.mul(group, width), k.local_index()))
         with k.when(k.lt(chunk, k.mul(frame.m, across))):

@@ -12,7 +12,7 @@ from itertools import product
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_io import Frame, frames, tasks
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
@@ -63,7 +63,7 @@ def loads_ahead(columns: int, width: int, itemsize: int) -> int:
 
 
 @kernel_cache
-def dot_kernel(info: DeviceInfo, problems: tuple[Contraction, ...], dot: Dot) -> Kernel:
+def dot_kernel(info: DeviceInfo, work: Work, dot: Dot) -> Kernel:
     lanes, count = info.subgroup_size, subgroups(info)
     k = KernelBuilder("matmul_dot", info, (lanes * count, 1, 1))
 
@@ -71,7 +71,7 @@ def dot_kernel(info: DeviceInfo, problems: tuple[Contraction, ...], dot: Dot) ->
         across = k.ceil_div(frame.n, dot.across(info))
         return k.mul(k.ceil_div(frame.m, dot.rows), across)
 
-    for frame, tile in tasks(k, frames(k, problems), tiles):
+    for frame, tile in tasks(k, frames(k, work), tiles):
         across = k.ceil_div(frame.n, dot.across(info))
         row = k.mul(k.index_div(tile, across), dot.rows)
         first = k.mul(k.index_rem(tile, across), dot.across(info))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.lowering.kernels.contraction import CHUNK, Contraction, Side, Walk
+from poot.lowering.kernels.contraction import (
+    CHUNK,
+    Contraction,
+    Prologue,
+    Side,
+    Walk,
+    Work,
+)
 from poot.lowering.kernels.contraction_finish import Finish, neighbours
+from poot.lowering.kernels.contraction_prologue import KeptRows, run_prologue
 from poot.lowering.kernels.coordinates import Coordinates, Linear
 from poot.lowering.kernels.elements import (
     clamped_index,
@@ -19,7 +28,14 @@ from poot.lowering.kernels.math import cast, form
 from poot.lowering.kernels.memory import load_element
 from poot.lowering.kernels.region import Dim
 from poot.lowering.program import Access
-from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value, Variable
+from poot.lowering.spirv.builder import (
+    KernelBuilder,
+    Pointer,
+    Shared,
+    Size,
+    Value,
+    Variable,
+)
 from poot.lowering.spirv.types import ScalarType
 
 
@@ -37,10 +53,19 @@ def accumulator(dtype: DType) -> ScalarType:
     return form(accumulated(dtype))
 
 
+class Kept(NamedTuple):
+    """The left operand in shared memory."""
+
+    rows: Shared
+    prologue: Prologue
+
+
 class Frame:
     """One contraction of a kernel under construction, with the workgroup's place."""
 
-    def __init__(self, k: KernelBuilder, problem: Contraction, left: Pointer) -> None:
+    def __init__(
+        self, k: KernelBuilder, problem: Contraction, left: Pointer | Kept
+    ) -> None:
         self.k = k
         self.problem = problem
         target = problem.target
@@ -100,7 +125,12 @@ class Frame:
         if problem.splits == 1:
             self.start, self.depth = 0, depth
         places = self._places(batch)
-        self.left = Reader(self, problem.left, self._left, places)
+        self.left: Reader | KeptRows
+        if isinstance(self._left, Kept):
+            rows, prologue = self._left
+            self.left = KeptRows(k, rows, prologue, self.start)
+        else:
+            self.left = Reader(self, problem.left, self._left, places)
         chosen = self._chosen(places)
         self.rights = [
             Reader(self, side, pointer, chosen)
@@ -233,11 +263,15 @@ def _known(dim: Dim) -> int:
     return dim
 
 
-def frames(k: KernelBuilder, problems: Sequence[Contraction]) -> list[Frame]:
-    """The contractions that a kernel computes, which share the left operand."""
-    indirect = problems[0].left.indirect
-    left = k.operand("left", Access.READ, indirect=indirect)
-    return [Frame(k, problem, left) for problem in problems]
+def frames(k: KernelBuilder, work: Work) -> list[Frame]:
+    """The contractions that a kernel computes; the left operand is made first."""
+    left: Pointer | Kept
+    if work.prologue is None:
+        indirect = work.parts[0].left.indirect
+        left = k.operand("left", Access.READ, indirect=indirect)
+    else:
+        left = Kept(run_prologue(k, work.prologue), work.prologue)
+    return [Frame(k, problem, left) for problem in work.parts]
 
 
 def tasks(

@@ -14,7 +14,7 @@ from itertools import chain
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_io import Frame, Reader, frames, move_up, tasks
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
@@ -51,9 +51,7 @@ class Block:
 
 
 @kernel_cache
-def lanes_kernel(
-    info: DeviceInfo, problems: tuple[Contraction, ...], block: Block
-) -> Kernel:
+def lanes_kernel(info: DeviceInfo, work: Work, block: Block) -> Kernel:
     lanes = info.subgroup_size
     k = KernelBuilder("matmul_lanes", info, (lanes, 1, 1))
 
@@ -63,7 +61,7 @@ def lanes_kernel(
         across = k.ceil_div(frame.n, block.columns(lanes))
         return k.mul(k.ceil_div(frame.m, block.rows), across)
 
-    for frame, number in tasks(k, frames(k, problems), tiles):
+    for frame, number in tasks(k, frames(k, work), tiles):
         down = k.ceil_div(frame.m, block.rows)
         row = k.mul(k.index_rem(number, down), block.rows)
         first_column = k.mul(k.index_div(number, down), block.columns(lanes))

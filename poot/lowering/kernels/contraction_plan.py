@@ -24,16 +24,20 @@ from poot.lowering.kernels.contraction import (
     Contraction,
     Side,
     Target,
+    Walk,
     Words,
+    Work,
     run_length,
     vector_axis,
 )
 from poot.lowering.kernels.contraction_io import accumulated
+from poot.lowering.kernels.contraction_lhs import MadeRows
 from poot.lowering.kernels.contraction_roles import Roles, merged, size_of
 from poot.lowering.kernels.contraction_schedule import (
     SPLIT_STEP,
     Extent,
     Schedule,
+    candidates,
     choose,
     exchange_pays,
 )
@@ -113,7 +117,10 @@ def contract(
 
 
 def contract_parts(
-    ctx: PlanContext, left: View, parts: Sequence[Part], choice: View | None = None
+    ctx: PlanContext,
+    left: View | MadeRows,
+    parts: Sequence[Part],
+    choice: View | None = None,
 ) -> None:
     """Emit the launches of contractions that share the operand `left`."""
     if size_of(parts[0].roles.inner) == 0:
@@ -123,12 +130,12 @@ def contract_parts(
     parts = [replace(p, roles=p.roles.walked(choice is None)) for p in parts]
     (first, *others) = parts
     alone = not others and len(first.rights) == 1 and choice is None
-    if alone and exchange_pays(_extent(parts), ctx.info):
+    if alone and isinstance(left, View) and exchange_pays(_extent(parts), ctx.info):
         (right,) = first.rights
         parts = [replace(first, rights=(left,), roles=first.roles.exchanged)]
         left = right
     extent = _extent(parts)
-    schedule = choose(extent, ctx.info)
+    schedule = _schedule(ctx, left, parts, extent)
     splits = _splits(extent.k, schedule, ctx.info)
     plans = [_PartPlan.of(ctx, part, schedule, splits) for part in parts]
     _launch(ctx, left, plans, schedule, splits, choice)
@@ -179,6 +186,27 @@ def _run(parts: Sequence[Part]) -> int:
             offset, size = right.layout.offset, right.dtype.itemsize
             runs.append(run_length(offset, batch, outer, inner, size))
     return min(runs)
+
+
+def _schedule(
+    ctx: PlanContext, left: View | MadeRows, parts: Sequence[Part], extent: Extent
+) -> Schedule:
+    """The usual schedule, or what tuning has found for these sizes and dtypes."""
+    if isinstance(left, MadeRows):
+        return choose(extent, ctx.info, made=True)
+    usual = choose(extent, ctx.info)
+    if ctx.generic:
+        return usual
+
+    def subject() -> str:
+        views = [left, *(view for p in parts for view in (*p.rights, *p.outs))]
+        dtypes = " ".join(view.dtype.name for view in views)
+        made = [len(p.epilogue.body.eqns) for p in parts if p.epilogue is not None]
+        return f"{extent} {dtypes} {made}"
+
+    return ctx.info.tuned.pick(
+        "contraction", subject, usual, lambda: candidates(extent, ctx.info)
+    )
 
 
 def _splits(k: int, schedule: Schedule, info: DeviceInfo) -> int:
@@ -302,7 +330,7 @@ def _described(epilogue: Epilogue, targets: Sequence[View]) -> Described:
 
 def _launch(
     ctx: PlanContext,
-    left: View,
+    left: View | MadeRows,
     plans: Sequence[_PartPlan],
     schedule: Schedule,
     splits: int,
@@ -314,6 +342,7 @@ def _launch(
         _Problem(ctx, words, left, plan, choice).describe(schedule, splits)
         for plan in plans
     )
+    work = Work(problems, None if isinstance(left, View) else left.prologue)
     groups = flops = 0
     for plan in plans:
         roles = plan.part.roles
@@ -322,13 +351,18 @@ def _launch(
         groups += schedule.groups(ctx.info, m, n) * batches * splits
         flops += 2 * m * n * k * batches * len(plan.part.rights)
     indices = [] if choice is None else [choice]
-    operands: list[View | BufferRange] = [left]
-    reads = [left.touched, *(index.touched for index in indices)]
+    operands: list[View | BufferRange] = [left] if isinstance(left, View) else []
+    reads = [index.touched for index in indices]
+    if isinstance(left, View):
+        reads.append(left.touched)
+    else:
+        operands += left.described.buffers
+        reads += left.described.reads
     for plan in plans:
         operands += [*plan.part.rights, *indices, *plan.operands]
         reads += plan.reads
     ctx.emit(
-        schedule.kernel(ctx.info, problems),
+        schedule.kernel(ctx.info, work),
         operands,
         groups,
         metadata=words.words,
@@ -343,7 +377,7 @@ class _Problem:
 
     ctx: PlanContext
     words: Words
-    left: View
+    left: View | MadeRows
     plan: _PartPlan
     choice: View | None
 
@@ -359,7 +393,7 @@ class _Problem:
             words.dim(m),
             words.dim(n),
             words.dim(k),
-            self._side(self.left, "left", batch[0]),
+            self._left(batch[0]),
             tuple(
                 self._side(right, head, batch[2 + head])
                 for head, right in enumerate(rights)
@@ -382,6 +416,13 @@ class _Problem:
             return sizes, strides
         sizes, walks = collapse(sizes, *(Layout(sizes, by) for by in strides))
         return sizes, [layout.strides for layout in walks]
+
+    def _left(self, batch: tuple[int, ...]) -> Side:
+        if isinstance(self.left, View):
+            return self._side(self.left, "left", batch)
+        # Nothing of it is read: the workgroup keeps what the prologue has made.
+        nowhere = Walk((), ())
+        return Side(self.left.type.dtype, False, 0, 0, (), nowhere, nowhere, "")
 
     def _side(self, view: View, side: str | int, batch: tuple[int, ...]) -> Side:
         words, roles = self.words, self.plan.part.roles

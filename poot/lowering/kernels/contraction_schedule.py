@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.core.errors import LimitError
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_direct import direct_groups, direct_kernel
 from poot.lowering.kernels.contraction_dot import (
     Dot,
@@ -32,6 +32,11 @@ _GROUPS_PER_UNIT = 4
 # So many rows take no longer than one, if a subgroup has up to this many.
 _SKINNY_ROWS = 16
 _MOST_ROWS = 8
+# Workgroups that each make the left operand, and what columns they have in turn.
+_MAKING_GROUPS_PER_UNIT = 4
+_MOST_ROUNDS = 64
+# Up to so many, tuning tries kernels that compute each result apart.
+_MOST_DIRECT_ROWS, _MOST_DOT_ROWS = 64, 8
 # Sums of fewer products are not shared by a subgroup.
 _SHORT_SUM = 64
 # Invocations that keep a compute unit of a GPU busy.
@@ -80,6 +85,14 @@ class Schedule:
         """Whether a kernel stores CHUNK columns at once."""
         return self.kind != "dot" or self.dot.columns == CHUNK
 
+    def __str__(self) -> str:
+        if self.kind == "lanes":
+            return f"lanes {self.block.rows}x{self.block.chunks}"
+        if self.kind == "tile":
+            tile = self.tile
+            return f"tile {tile.rows}x{tile.columns}x{tile.depth}"
+        return self.kind
+
     def max_span(self, info: DeviceInfo) -> int:
         """The most k that one invocation may sum."""
         if info.max_loop_trips is None:
@@ -94,14 +107,14 @@ class Schedule:
         trips = info.max_loop_trips - spare
         return max(int(trips * per_trip) // SPLIT_STEP * SPLIT_STEP, SPLIT_STEP)
 
-    def kernel(self, info: DeviceInfo, problems: tuple[Contraction, ...]) -> Kernel:
+    def kernel(self, info: DeviceInfo, work: Work) -> Kernel:
         if self.kind == "direct":
-            return direct_kernel(info, problems)
+            return direct_kernel(info, work)
         if self.kind == "dot":
-            return dot_kernel(info, problems, self.dot)
+            return dot_kernel(info, work, self.dot)
         if self.kind == "lanes":
-            return lanes_kernel(info, problems, self.block)
-        return tile_kernel(info, problems, self.tile)
+            return lanes_kernel(info, work, self.block)
+        return tile_kernel(info, work, self.tile)
 
     def groups(self, info: DeviceInfo, m: int, n: int) -> int:
         """The workgroups of a batch and split."""
@@ -114,8 +127,13 @@ class Schedule:
         return tile_groups(m, n, self.tile)
 
 
-def choose(extent: Extent, info: DeviceInfo) -> Schedule:
-    """The schedule for m rows by n columns, each a sum of k products, in batches."""
+def choose(extent: Extent, info: DeviceInfo, made: bool = False) -> Schedule:
+    """The schedule for m rows by n columns, each a sum of k products, in batches.
+
+    `made`: each workgroup makes the left operand first, so that fewer of them are best.
+    """
+    if made and _reads_once(extent, info):
+        return Schedule("dot", dot=_in_rounds(_dot(extent, info), extent, info))
     m, n = extent.m, extent.n
     if m <= _FEW_ROWS:
         if extent.k < _SHORT_SUM or _fills(extent, info):
@@ -142,9 +160,21 @@ def choose(extent: Extent, info: DeviceInfo) -> Schedule:
 
 def _is_skinny(extent: Extent, info: DeviceInfo) -> bool:
     """Whether reading the right operand takes longer than all else."""
-    dense = extent.inner_is_dense and extent.k >= _SHORT_SUM
+    long = extent.k >= _SHORT_SUM
+    return _reads_once(extent, info) and long and not _takes_lanes(info)
+
+
+def _reads_once(extent: Extent, info: DeviceInfo) -> bool:
+    """Whether a subgroup along k may do, with all rows or half of them."""
     few = extent.m <= _SKINNY_ROWS and info.subgroup_arithmetic
-    return few and dense and not _takes_lanes(info)
+    return few and extent.inner_is_dense
+
+
+def _in_rounds(dot: Dot, extent: Extent, info: DeviceInfo) -> Dot:
+    """The same with workgroups that compute columns after columns."""
+    wanted = info.compute_units * _MAKING_GROUPS_PER_UNIT
+    rounds = extent.n // (dot.across(info) * wanted)
+    return replace(dot, rounds=min(max(rounds, 1), _MOST_ROUNDS))
 
 
 def _dot(extent: Extent, info: DeviceInfo) -> Dot:
@@ -161,6 +191,20 @@ def _dot(extent: Extent, info: DeviceInfo) -> Dot:
     if not info.is_cpu:
         unroll = loads_ahead(columns * extent.heads, width, 16 // width)
     return Dot(rows, columns, width, unroll)
+
+
+def candidates(extent: Extent, info: DeviceInfo) -> list[Schedule]:
+    """The schedules that are worth being timed."""
+    found = []
+    if extent.m <= _MOST_DIRECT_ROWS:
+        found.append(Schedule("direct"))
+    if extent.m <= _MOST_DOT_ROWS and info.subgroup_arithmetic:
+        found.append(Schedule("dot", dot=_dot(extent, info)))
+    if _takes_lanes(info):
+        blocks = (*_fitting_blocks(extent, info.subgroup_size), _SMALL_BLOCK)
+        return [*found, *(Schedule("lanes", block) for block in blocks)]
+    tiles = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
+    return [*found, *(Schedule("tile", tile=tile) for tile in tiles)]
 
 
 def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:
@@ -194,13 +238,18 @@ def _block(extent: Extent, lanes: int) -> Block:
     """The results of a subgroup: many, unless most would lie past the ends."""
     if extent.products < _MANY_PRODUCTS:
         return _SMALL_BLOCK
-    fitting = [
+    fitting = _fitting_blocks(extent, lanes)
+    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
+
+
+def _fitting_blocks(extent: Extent, lanes: int) -> list[Block]:
+    """The large blocks that a subgroup can share, and hold for all heads."""
+    return [
         b
         for b in _BLOCKS
         if (b.rows % lanes == 0 or lanes % b.rows == 0)
         and (b.chunks * extent.heads <= 2 or b is _BLOCKS[-1])
     ]
-    return min(fitting, key=lambda block: block.cost(extent.m, extent.n, lanes))
 
 
 def _fits(tile: Tile, info: DeviceInfo, heads: int) -> bool:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.contraction import CHUNK, Contraction
+from poot.lowering.kernels.contraction import CHUNK, Work
 from poot.lowering.kernels.contraction_io import Frame, Reader, frames, move_up, tasks
+from poot.lowering.kernels.contraction_prologue import KeptRows
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Shared, Size, Value, Variable
 
@@ -39,12 +40,10 @@ def tile_groups(m: int, n: int, tile: Tile) -> int:
 
 
 @kernel_cache
-def tile_kernel(
-    info: DeviceInfo, problems: tuple[Contraction, ...], tile: Tile
-) -> Kernel:
+def tile_kernel(info: DeviceInfo, work: Work, tile: Tile) -> Kernel:
     k = KernelBuilder("matmul_tile", info, (tile.invocations, 1, 1))
-    all_frames = frames(k, problems)
-    heads = max(problem.heads for problem in problems)
+    all_frames = frames(k, work)
+    heads = work.heads
     ty = all_frames[0].sum_type
     left = k.shared(ty, tile.depth * tile.rows)
     rights = [k.shared(ty, tile.depth * tile.columns) for _ in range(heads)]
@@ -141,7 +140,7 @@ class Fill:
         self,
         frame: Frame,
         tile: Tile,
-        source: Reader,
+        source: Reader | KeptRows,
         target: Shared,
         width: int,
         first: Size,

@@ -15,6 +15,7 @@ from poot.core.ops.contractions import (
 )
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.types import TensorType
+from poot.lowering.kernels.contraction_lhs import MadeRows
 from poot.lowering.kernels.contraction_plan import (
     Epilogue,
     Part,
@@ -33,14 +34,14 @@ def _view(ctx: PlanContext, operand: Operand) -> View:
     return view if isinstance(view, View) else ctx.dense(operand)
 
 
-def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Roles:
+def _roles(op: Op, left: Layout, rights: Sequence[View], made: TensorType) -> Roles:
     """The axes of heads of one op, which all make a dense result of one type."""
     target = Layout.dense(made.shape)
     if isinstance(op, MatMul):
         batch = len(left.shape) - 2
         order = (*range(batch), batch + 1, batch)
         turned = [right.layout.transpose(order) for right in rights]
-        return roles_of(left.layout, turned, target, batch, 1, 1)
+        return roles_of(left, turned, target, batch, 1, 1)
     if isinstance(op, GroupedDenseContraction):
         blocks = [_blocks(left, right) for right in rights]
         return _roles(op.dense.dot, left, blocks, made)
@@ -50,7 +51,7 @@ def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Role
     rows, columns = op.lhs_free(len(left.shape)), op.rhs_free(len(rights[0].shape))
     order = (*op.rhs_batch, *columns, *op.rhs_contracting)
     return roles_of(
-        left.layout.transpose((*op.lhs_batch, *rows, *op.lhs_contracting)),
+        left.transpose((*op.lhs_batch, *rows, *op.lhs_contracting)),
         [right.layout.transpose(order) for right in rights],
         target,
         len(op.lhs_batch),
@@ -59,7 +60,7 @@ def _roles(op: Op, left: View, rights: Sequence[View], made: TensorType) -> Role
     )
 
 
-def _blocks(left: View, right: View) -> View:
+def _blocks(left: Layout, right: View) -> View:
     """A weight [G * N, K] as [G, N, K], for a left operand [G, M, K]."""
     groups = left.shape[0]
     rows, inner = right.shape
@@ -74,7 +75,7 @@ def _blocks(left: View, right: View) -> View:
 def _lower_contraction(ctx: PlanContext, eqn: Eqn) -> None:
     left, right = (_view(ctx, operand) for operand in eqn.inputs)
     out = ctx.output(eqn.out)
-    contract(ctx, left, right, out, _roles(eqn.op, left, [right], out.type))
+    contract(ctx, left, right, out, _roles(eqn.op, left.layout, [right], out.type))
 
 
 @lower.define(IndexedMatMul)
@@ -98,20 +99,26 @@ def _lower_epilogue(ctx: PlanContext, eqn: Eqn) -> None:
     op = eqn.op
     assert isinstance(op, ContractionEpilogue)
     sources, weights, extras = op.parts(eqn.inputs)
-    left = _view(ctx, sources[0])
+    left: View | MadeRows
+    if op.prologue is None:
+        left = _view(ctx, sources[0])
+        layout = left.layout
+    else:
+        left = MadeRows.of(op.prologue, tuple(map(ctx.view, sources)))
+        layout = Layout.dense(left.type.shape)
     rights = [_view(ctx, operand) for operand in weights]
     given = tuple(map(ctx.view, extras))
     parts = []
     for heads, results in op.head_groups():
         outs = tuple(ctx.output(eqn.outs[number]) for number in results)
         if outs[0].size:
-            parts.append(_part(op, left, rights, given, heads, results, outs))
+            parts.append(_part(op, layout, rights, given, heads, results, outs))
     contract_parts(ctx, left, parts)
 
 
 def _part(
     op: ContractionEpilogue,
-    left: View,
+    left: Layout,
     rights: Sequence[View],
     extras: tuple[View | Scalar, ...],
     heads: Sequence[int],

@@ -33,50 +33,35 @@ def row_kernel(info: DeviceInfo, program: RowProgram, schedule: RowSchedule) -> 
     return _RowKernel(info, program, schedule).build()
 
 
-class _RowKernel:
-    """One row kernel under construction."""
+class RowWalk:
+    """How a team walks a row, phase by phase, in a kernel under construction.
+
+    Whoever makes one says where it is: `row`, `member` of the team, and the part of the
+    row from `first` to `end`, of `walk` elements.
+    """
+
+    row: Size
+    member: Value
+    first: Size
+    end: Size
+    walk: Size
 
     def __init__(
-        self, info: DeviceInfo, program: RowProgram, schedule: RowSchedule
+        self, k: KernelBuilder, program: RowProgram, schedule: RowSchedule
     ) -> None:
-        name = f"row_{len(program.region.steps)}_{program.phases}"
-        self.k = k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
+        self.k = k
         self.program = program
         self.schedule = schedule
         sources = source_operands(k, program.region)
-        self.targets = target_operands(k, program.targets)
         self.coordinates = Coordinates(k, schedule.lanes)
         self._held: dict[int, Value] = {}
         given = [partial(self._given, n) for n in range(len(program.reductions))]
         self.evaluator = Evaluator(self.coordinates, program.region, sources, given)
         self.team = Team(schedule.team, schedule.workgroup)
-        self._place()
+        self.length = self.evaluator.size(program.length)
 
     def _given(self, number: int, index: Index) -> Pack:
         return (self._held[number],)
-
-    def _place(self) -> None:
-        """Find the row, the part of it and the number in the team."""
-        k, size, program = self.k, self.evaluator.size, self.program
-        local, per_group = k.local_index(), self.team.workgroup // self.team.size
-        self.member = k.index_rem(local, self.team.size)
-        number = k.mul(k.workgroup_index(), per_group)
-        number = k.add(number, k.index_div(local, self.team.size))
-        parts = size(program.parts)
-        tasks = k.mul(size(program.rows), parts)
-        self.inside = k.lt(number, tasks)
-        self.task = k.min(number, k.value(k.sub(tasks, 1)))
-        self.row = k.index_div(self.task, parts)
-        self.length = size(program.length)
-        self.first: Size = 0
-        self.end: Size = self.length
-        self.walk: Size = self.length
-        if program.part != 0:
-            self.walk = size(program.part)
-            self.first = k.mul(k.index_rem(self.task, parts), self.walk)
-            if isinstance(self.first, Value):
-                self.coordinates.note_multiple(self.first, self.schedule.lanes)
-            self.end = k.min(self.length, k.add(self.first, self.walk))
 
     # --- indices ------------------------------------------------------------
 
@@ -85,13 +70,13 @@ class _RowKernel:
         row = self.coordinates.uniform(self.row)
         return (Block(axes, row),) if axes else ()
 
-    def _chunk_index(self, chunk: Value) -> Index:
+    def chunk_index(self, chunk: Value) -> Index:
         lanes = self.schedule.lanes
         flat = Strided(Linear(((chunk, lanes),)), 1 if lanes > 1 else 0)
         place = self.coordinates.shift(flat, self.first)
         return Index((*self._row_blocks(), Block((self.length,), place)))
 
-    def _row_index(self, ref: Ref) -> Index:
+    def row_index(self, ref: Ref) -> Index:
         """The index at which a value with one element a row is asked for."""
         shape = self.evaluator.shape(ref)
         blocks = self._row_blocks()
@@ -100,7 +85,7 @@ class _RowKernel:
         whole = Index((*blocks, Block((self.length,), ZERO)))
         return self.evaluator.maps.broadcast(whole, shape)
 
-    def _each_chunk(self, visit: Callable[[Value], None]) -> None:
+    def each_chunk(self, visit: Callable[[Value], None]) -> None:
         """Call `visit` for every chunk of this invocation, those past the end too."""
         k, schedule = self.k, self.schedule
         for number in range(schedule.resident):
@@ -117,7 +102,7 @@ class _RowKernel:
         limit = self.k.info.max_loop_trips or 1 << 24
         return limit // (self.program.phases + 2)
 
-    def _valid(self, chunk: Value) -> list[Value | None]:
+    def valid(self, chunk: Value) -> list[Value | None]:
         """Which lanes of a chunk lie in the part; None: surely."""
         k, lanes = self.k, self.schedule.lanes
         step = lanes * self.schedule.team
@@ -131,22 +116,12 @@ class _RowKernel:
 
     # --- phases -------------------------------------------------------------
 
-    def build(self) -> Kernel:
-        for phase in range(self.program.phases):
-            self._prepare(phase)
-            self._reduce(phase)
-        if self.program.part == 0:
-            self._prepare(self.program.phases)
-            self._write_full()
-            self._write_rows()
-        return self.k.finish(str(self.schedule))
-
-    def _prepare(self, phase: int) -> None:
+    def prepare(self, phase: int) -> None:
         for ref, ready in self.program.prepared:
             if ready == phase:
-                self.evaluator.value(ref, self._row_index(ref))
+                self.evaluator.value(ref, self.row_index(ref))
 
-    def _reduce(self, phase: int) -> None:
+    def reduce(self, phase: int) -> None:
         k = self.k
         kinds = {
             number: reducer(reduction.op, reduction.dtype)
@@ -156,20 +131,21 @@ class _RowKernel:
         sums = {number: _Sums(k, kind) for number, kind in kinds.items()}
 
         def visit(chunk: Value) -> None:
-            index, valid = self._chunk_index(chunk), self._valid(chunk)
+            index, valid = self.chunk_index(chunk), self.valid(chunk)
             places = self.coordinates.distinct(index.blocks[-1].flat)
             for number, kind in kinds.items():
                 value = self.program.reductions[number].value
                 pack = self.evaluator.value(value, index)
                 sums[number].add(self._lifted(kind, pack, valid, places))
 
-        self._each_chunk(visit)
+        self.each_chunk(visit)
         for number, kind in kinds.items():
             total = reduce_team(k, self.team, kind, sums[number].total())
-            if self.program.part == 0:
-                self._held[number] = kind.finish(k, total)
-            else:
-                self._write_part(kind, total)
+            self.reduced(number, kind, total)
+
+    def reduced(self, number: int, kind: Reducer, total: Carriers) -> None:
+        """Keep a reduction's result for what is computed next."""
+        self._held[number] = kind.finish(self.k, total)
 
     def _lifted(
         self,
@@ -196,6 +172,57 @@ class _RowKernel:
             parts += rest
         return parts[0]
 
+
+class _RowKernel(RowWalk):
+    """One row kernel under construction."""
+
+    def __init__(
+        self, info: DeviceInfo, program: RowProgram, schedule: RowSchedule
+    ) -> None:
+        name = f"row_{len(program.region.steps)}_{program.phases}"
+        k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
+        super().__init__(k, program, schedule)
+        self.targets = target_operands(k, program.targets)
+        self._place()
+
+    def _place(self) -> None:
+        """Find the row, the part of it and the number in the team."""
+        k, size, program = self.k, self.evaluator.size, self.program
+        local, per_group = k.local_index(), self.team.workgroup // self.team.size
+        self.member = k.index_rem(local, self.team.size)
+        number = k.mul(k.workgroup_index(), per_group)
+        number = k.add(number, k.index_div(local, self.team.size))
+        parts = size(program.parts)
+        tasks = k.mul(size(program.rows), parts)
+        self.inside = k.lt(number, tasks)
+        self.task = k.min(number, k.value(k.sub(tasks, 1)))
+        self.row = k.index_div(self.task, parts)
+        self.first = 0
+        self.end = self.length
+        self.walk = self.length
+        if program.part != 0:
+            self.walk = size(program.part)
+            self.first = k.mul(k.index_rem(self.task, parts), self.walk)
+            if isinstance(self.first, Value):
+                self.coordinates.note_multiple(self.first, self.schedule.lanes)
+            self.end = k.min(self.length, k.add(self.first, self.walk))
+
+    def build(self) -> Kernel:
+        for phase in range(self.program.phases):
+            self.prepare(phase)
+            self.reduce(phase)
+        if self.program.part == 0:
+            self.prepare(self.program.phases)
+            self._write_full()
+            self._write_rows()
+        return self.k.finish(str(self.schedule))
+
+    def reduced(self, number: int, kind: Reducer, total: Carriers) -> None:
+        if self.program.part == 0:
+            super().reduced(number, kind, total)
+        else:
+            self._write_part(kind, total)
+
     # --- results ------------------------------------------------------------
 
     def _write_part(self, kind: Reducer, total: Carriers) -> None:
@@ -221,10 +248,11 @@ class _RowKernel:
         ]
         with k.when(k.logical_and(k.lt(self.member, 1), self.inside)):
             for pointer, target, value in found:
-                store_element(k, pointer, target.dtype, self.row, value, rows)
+                at = k.value(self.row)
+                store_element(k, pointer, target.dtype, at, value, rows)
 
     def _element(self, ref: Ref) -> Value:
-        return self.evaluator.value(ref, self._row_index(ref))[0]
+        return self.evaluator.value(ref, self.row_index(ref))[0]
 
     def _write_full(self) -> None:
         k = self.k
@@ -234,14 +262,14 @@ class _RowKernel:
             return
 
         def visit(chunk: Value) -> None:
-            index = self._chunk_index(chunk)
+            index = self.chunk_index(chunk)
             packs = [self.evaluator.value(target.value, index) for _, target in full]
             with k.when(self.inside):
                 # Only now, since a result may overwrite an operand.
                 for (pointer, target), pack in zip(full, packs, strict=True):
                     self._store(pointer, target, chunk, pack)
 
-        self._each_chunk(visit)
+        self.each_chunk(visit)
 
     def _store(
         self, pointer: Pointer, target: RowTarget, chunk: Value, pack: Pack
@@ -249,7 +277,7 @@ class _RowKernel:
         k, lanes, dtype = self.k, self.schedule.lanes, target.dtype
         rows, length = self.evaluator.size(self.program.rows), self.length
         total = self.coordinates.product((rows, length))
-        valid = [k.bool_(True) if v is None else v for v in self._valid(chunk)]
+        valid = [k.bool_(True) if v is None else v for v in self.valid(chunk)]
         # A chunk of less than a word shares its word with the next row.
         whole_words = lanes * dtype.itemsize % WORD_BYTES == 0
         if self.program.whole_chunks and whole_words:

@@ -9,14 +9,13 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import ValueId
 from poot.core.errors import LimitError
 from poot.lowering.kernels.describe import (
-    Described,
     Dims,
     Held,
     alignment_of,
     describe_values,
 )
 from poot.lowering.kernels.evaluate import SIZE_LIMIT
-from poot.lowering.kernels.region import Ref
+from poot.lowering.kernels.region import Apply, Ref
 from poot.lowering.kernels.row_cut import Cut
 from poot.lowering.kernels.row_kernel import row_kernel
 from poot.lowering.kernels.row_program import (
@@ -25,10 +24,12 @@ from poot.lowering.kernels.row_program import (
     RowSchedule,
     RowTarget,
     choose_row_schedule,
+    row_candidates,
 )
 from poot.lowering.kernels.schedule import choose_lanes
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
+from poot.lowering.tuned import digest
 
 
 def launch_rows(
@@ -42,7 +43,7 @@ def launch_rows(
     rows, length = math.prod(cut.axes), cut.length
     views = [view for view in (*operands, *targets) if isinstance(view, View)]
     generic = ctx.generic and all(view.bound < SIZE_LIMIT for view in views)
-    lanes = _lanes(views, len(cut.graph.eqns), length)
+    lanes = row_lanes(views, len(cut.graph.eqns), length)
     dims = Dims(lanes, generic)
     described, refs = describe_values(
         cut.graph, [*operands, *(Held(type) for type in cut.given)], dims
@@ -64,11 +65,30 @@ def launch_rows(
         dims(parts),
     )
     walk = part or length
-    schedule = choose_row_schedule(ctx.info, lanes, walk, len(cut.graph.eqns), generic)
+    equations = len(cut.graph.eqns)
+    schedule = choose_row_schedule(
+        ctx.info, lanes, walk, equations, generic, rows * parts
+    )
+    if not generic and not part:
+        schedule = ctx.info.tuned.pick(
+            "rows",
+            lambda: f"{rows}x{length} {digest(program)}",
+            schedule,
+            lambda: row_candidates(ctx.info, lanes, walk, equations),
+        )
     if part:
         schedule = RowSchedule(lanes, schedule.team, schedule.workgroup)
     _require_trips(ctx, program, schedule, walk)
-    _emit(ctx, program, schedule, described, dims, targets, rows * parts)
+    kernel = row_kernel(ctx.info, program, schedule)
+    applied = sum(isinstance(step.action, Apply) for step in described.region.steps)
+    ctx.emit(
+        kernel,
+        [*described.buffers, *targets],
+        schedule.groups(rows * parts),
+        metadata=tuple(dims.words) if kernel.uses_metadata else (),
+        flops=(applied + len(cut.reductions)) * rows * length,
+        reads=described.reads,
+    )
 
 
 def _row_targets(
@@ -89,7 +109,8 @@ def _row_targets(
     )
 
 
-def _lanes(views: Sequence[View], equations: int, length: int) -> int:
+def row_lanes(views: Sequence[View], equations: int, length: int) -> int:
+    """Elements of a chunk, of rows of this length."""
     lanes = choose_lanes([view.dtype for view in views], equations, 2)
     while lanes > 1 and lanes // 2 >= length:
         lanes //= 2
@@ -106,22 +127,3 @@ def _require_trips(
             f"rows of {walk} elements need {need} loop trips an invocation; "
             f"{ctx.info.name} takes {limit}. Split the rows"
         )
-
-
-def _emit(
-    ctx: PlanContext,
-    program: RowProgram,
-    schedule: RowSchedule,
-    described: Described,
-    dims: Dims,
-    targets: Sequence[View],
-    tasks: int,
-) -> None:
-    kernel = row_kernel(ctx.info, program, schedule)
-    ctx.emit(
-        kernel,
-        [*described.buffers, *targets],
-        schedule.groups(tasks),
-        metadata=tuple(dims.words) if kernel.uses_metadata else (),
-        reads=described.reads,
-    )

@@ -16,8 +16,10 @@ from poot.lowering.kernels.region import Dim, Ref, Region
 
 # Chunks of a row that an invocation keeps in registers from phase to phase.
 _RESIDENT_CHUNKS = 8
-# Chunks an invocation should have before a row gets more invocations.
+# Chunks an invocation should have before a row gets more invocations, where there are
+# rows for all of a GPU: so many a compute unit. Else nothing hides that code is long.
 _CHUNKS_EACH = 8
+_ROWS_PER_UNIT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,14 @@ class RowSchedule:
 
 
 def choose_row_schedule(
-    info: DeviceInfo, lanes: int, length: int, equations: int, generic: bool
+    info: DeviceInfo,
+    lanes: int,
+    length: int,
+    equations: int,
+    generic: bool,
+    rows: int,
 ) -> RowSchedule:
-    """The schedule for rows of `length` elements."""
+    """The schedule for so many rows of `length` elements."""
     most = _power_of_two(info.max_workgroup_invocations)
     width = min(info.subgroup_size, most)
     chunks = -(-length // lanes)
@@ -106,7 +113,8 @@ def choose_row_schedule(
         return RowSchedule(lanes, width, width, 0)
     team = width
     limit = min(most, 1024)
-    while team < limit and chunks > team * _CHUNKS_EACH:
+    few = rows < _ROWS_PER_UNIT * info.compute_units and not generic
+    while team < limit and chunks > team * (1 if few else _CHUNKS_EACH):
         team *= 2
     workgroup = max(team, min(128, limit))
     each = -(-chunks // team)
@@ -114,6 +122,25 @@ def choose_row_schedule(
     if generic or each > _RESIDENT_CHUNKS:
         resident = 0
     return RowSchedule(lanes, team, workgroup, resident)
+
+
+def row_candidates(
+    info: DeviceInfo, lanes: int, length: int, equations: int
+) -> list[RowSchedule]:
+    """The schedules that are worth being timed: teams, and whether rows are kept."""
+    most = min(_power_of_two(info.max_workgroup_invocations), 1024)
+    width = min(info.subgroup_size, most)
+    chunks = -(-length // lanes)
+    found = []
+    team = width
+    while team <= most and (team == width or team < 2 * chunks):
+        for workgroup in sorted({team, max(team, min(128, most))}):
+            each = -(-chunks // team)
+            found.append(RowSchedule(lanes, team, workgroup))
+            if each <= _RESIDENT_CHUNKS and each * equations <= 64 * _RESIDENT_CHUNKS:
+                found.append(RowSchedule(lanes, team, workgroup, each))
+        team *= 2
+    return found
 
 
 def _power_of_two(limit: int) -> int:

@@ -6,11 +6,14 @@ import math
 
 from poot.core import dtypes
 from poot.core.dtypes import DType, Kind, Scalar
+from poot.core.equation import Operand
 from poot.core.op import Op
 from poot.core.ops.elementwise import (
     Binary,
     BinaryOp,
     Cast,
+    Clamp,
+    Compare,
     Select,
     Unary,
     UnaryOp,
@@ -48,6 +51,10 @@ CAST = Rewrite(
     "shorten_casts",
     "a cast to its own dtype, or to a wider dtype that holds every number, loses "
     "nothing; floats, integers, bools",
+)
+
+INLINE = Rewrite(
+    "inline_literal", "an elementwise op repeats a literal as it is; all dtypes"
 )
 
 _B = BinaryOp
@@ -249,10 +256,31 @@ def cast(site: Site) -> Answer:
     return Becomes(CAST, (first,), site.op)
 
 
+# --- literals ---------------------------------------------------------------
+
+
+def inlined(site: Site) -> Answer:
+    """Literals in the place of operands that repeat them to no effect."""
+    literals = [site.literal(number) for number in range(len(site.inputs))]
+    operands: tuple[Operand, ...] = site.inputs
+    for number, literal in enumerate(literals):
+        if literal is None or isinstance(operands[number], Scalar):
+            continue
+        tried = (*operands[:number], literal, *operands[number + 1 :])
+        types = [site.draft.edit.type(operand) for operand in tried]
+        if site.op.infer_all(*types) == (site.type,):
+            operands = tried
+    if operands == site.inputs:
+        return None
+    return Becomes(INLINE, operands, site.op)
+
+
 LAWS: dict[type[Op], tuple[Law, ...]] = {
-    Binary: (neutral, absorbing, itself, reciprocal),
+    Binary: (neutral, absorbing, itself, reciprocal, inlined),
     Unary: (twice,),
-    Select: (choice,),
+    Compare: (inlined,),
+    Clamp: (inlined,),
+    Select: (choice, inlined),
     Cast: (cast,),
 }
-REWRITES = (NEUTRAL, ABSORBING, ITSELF, TWICE, RECIPROCAL, CHOICE, CAST)
+REWRITES = (NEUTRAL, ABSORBING, ITSELF, TWICE, RECIPROCAL, CHOICE, CAST, INLINE)

@@ -38,6 +38,26 @@ _MOST_WORK = 512
 _MOST_LIVE = 8
 
 
+def lhs_axes(op: Op, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The contracted axes of the lhs, and its batch axes."""
+    if isinstance(op, MatMul):
+        return (ndim - 1,), tuple(range(ndim - 2))
+    if isinstance(op, GroupedDenseContraction):
+        op = op.dense
+    assert isinstance(op, DotGeneral | DenseContraction)
+    return op.lhs_contracting, op.lhs_batch
+
+
+def rhs_axis(op: Op, ndim: int) -> int:
+    """The axis of the rhs that is contracted, the last if there are several."""
+    if isinstance(op, MatMul):
+        return ndim - 2
+    if isinstance(op, GroupedDenseContraction):
+        return 1
+    assert isinstance(op, DotGeneral | DenseContraction)
+    return op.rhs_contracting[-1]
+
+
 @dataclass(slots=True)
 class Uses:
     """Who makes and reads the values of a graph, and what epilogues have taken."""

@@ -57,7 +57,11 @@ class Reason(enum.Enum):
     NOT_FIRST_AXIS = "not-first-axis"
     OTHER_LHS = "other-lhs"
     OTHER_TYPE = "other-type"
+    MANY_ROWS = "many-rows"
+    SHARED_MEMORY = "shared-memory"
+    NOT_LHS = "not-lhs"
     READS_BOTH = "reads-both"
+    SLOT_RANGE = "slot-range"
     OVERWRITTEN = "overwritten"
     PART_OF_WORD = "part-of-word"
     DEVICE = "device"
@@ -73,6 +77,7 @@ class Reason(enum.Enum):
     ROUNDED = "rounded"
     SUBNORMAL = "subnormal"
     NOT_BOOL = "not-bool"
+    APPROXIMATE = "approximate"
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
@@ -112,7 +117,11 @@ REASONS = {
     Reason.AXIS_ORDER: "axes of the result would come in another order",
     Reason.NOT_FIRST_AXIS: "it is not along the first axis",
     Reason.OTHER_LHS: "they contract other axes of the operand that they share",
+    Reason.MANY_ROWS: "computing so many rows in each workgroup would take longer",
+    Reason.SHARED_MEMORY: "the rows do not fit the memory of a workgroup",
+    Reason.NOT_LHS: "its reader does not contract its last axis alone as the lhs",
     Reason.OTHER_TYPE: "they are of other types, or contract other axes",
+    Reason.SLOT_RANGE: "the slot may hold an index outside, as far as is declared",
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
@@ -129,6 +138,7 @@ REASONS = {
     Reason.NOT_FINITE: "infinities and NaN would give something else",
     Reason.ROUNDED: "numbers are rounded or cut on the way",
     Reason.SUBNORMAL: "a number is no normal one of its dtype",
+    Reason.APPROXIMATE: "the device's function need not round as the exact one does",
     Reason.NOT_BOOL: "the condition is no bool",
     Reason.ACROSS_PARTS: "it reaches over more than one part",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",

@@ -8,7 +8,11 @@ from poot.lowering.passes.cost import recompute_costs
 from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
 from poot.lowering.passes.groups import Group, join, open_group, refusal
 from poot.lowering.passes.regions import Region, emit_regions
-from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_siblings
+from poot.lowering.passes.siblings import (
+    JOIN_SIBLINGS,
+    join_pair,
+    join_siblings,
+)
 from poot.lowering.passes.units import Units, place_between
 from poot.lowering.plan.state import POINTWISE
 
@@ -53,6 +57,8 @@ class _Walk:
         homes = [unit for unit in readers if isinstance(unit, Group)]
         kept = not self.units.kept.isdisjoint(outs)
         outside = len(homes) < len(readers) or kept
+        if len(homes) > 1 and outs[0] not in self.cheap:
+            homes = self._together(homes)
         if len(homes) == 1 and not outside:
             done = self._absorb(index, homes[0])
         elif homes and (outs[0] in self.cheap or self.units.is_free(index)):
@@ -61,6 +67,16 @@ class _Walk:
             done = self._share(index, homes)
         if not done and not self.units.is_free(index):
             self.groups.append(open_group(self.units, index))
+
+    def _together(self, homes: list[Group]) -> list[Group]:
+        """The kernels that read one value, those over one shape made one."""
+        kept: list[Group] = []
+        for home in sorted(homes, key=lambda unit: unit.position):
+            if any(join_pair(self.units, one, home, self.log) for one in kept[:4]):
+                self.groups.remove(home)
+            else:
+                kept.append(home)
+        return kept
 
     def _absorb(self, index: int, home: Group) -> bool:
         reason = refusal(self.units, home, index, result=False)

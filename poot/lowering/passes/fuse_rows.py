@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 
 from poot.core.equation import ValueId
 from poot.core.graph import Graph
+from poot.core.op import Op
 from poot.core.ops.reduce import ArgReduce, Reduce
+from poot.core.ops.shape import Broadcast, Reshape
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.driver import (
     Log,
@@ -21,6 +24,7 @@ from poot.lowering.passes.row_group import Growth, RowGroup
 from poot.lowering.passes.row_regions import emit_row_regions
 from poot.lowering.passes.siblings import JOIN_SIBLINGS, join_row_siblings
 from poot.lowering.passes.units import Units
+from poot.lowering.plan.state import ELEMENTWISE
 
 _LAW = "rows are independent, and each equation rounds alone"
 START_ROWS = Rewrite(
@@ -33,6 +37,12 @@ PRECEDE_ROWS = Rewrite("precede_rows", f"{_LAW}: what a reduction reads joins it
 REPEAT_IN_ROWS = Rewrite(
     "repeat_in_rows", f"{_LAW}: what all rows read is computed in each"
 )
+
+# An equation waits so often for others to join first.
+_MOST_WAITS = 2
+# What may stand between a group and an equation that waits, and how much.
+_BETWEEN: tuple[type[Op], ...] = (*ELEMENTWISE, Broadcast, Reshape, Reduce)
+_MOST_BETWEEN = 8
 
 
 class _Walk:
@@ -80,16 +90,60 @@ class _Walk:
         ahead: list[int] = []
         behind: list[int] = []
         seen: set[tuple[bool, int]] = set()
+        # What waits for what stands between it and the group, and how often it did.
+        late: list[int] = []
+        waits: Counter[int] = Counter()
         self._look(growth, growth.group.members[0], ahead, behind, seen)
-        while ahead or behind:
+        while ahead or behind or late:
+            if not (ahead or behind):
+                between = (self._between(growth, index) for index in late)
+                fresh = {i for found in between for i in found if not waits[i]}
+                ahead.extend({*late, *fresh})
+                heapq.heapify(ahead)
+                late.clear()
             if ahead:
                 index = heapq.heappop(ahead)
-                joined = self._may_join(index) and self._try(growth, EXTEND_ROWS, index)
+                joined = self._may_join(index) and self._extend(
+                    growth, index, late, waits
+                )
             else:
                 index = -heapq.heappop(behind)
                 joined = self._may_join(index) and self._precede(growth, index)
             if joined:
                 self._look(growth, index, ahead, behind, seen)
+
+    def _extend(
+        self, growth: Growth, index: int, late: list[int], waits: Counter[int]
+    ) -> bool:
+        """Take in an equation, or let it wait for what might make room for it."""
+        if waits[index] == _MOST_WAITS:
+            return self._try(growth, EXTEND_ROWS, index)
+        waits[index] += 1
+        reason = growth.try_join(index)
+        if reason is None:
+            self.log.fire(EXTEND_ROWS, place_of(self.graph, index))
+        elif reason is Reason.ORDER:
+            late.append(index)
+        else:
+            self.log.decline(EXTEND_ROWS, place_of(self.graph, index), reason)
+        return reason is None
+
+    def _between(self, growth: Growth, index: int) -> list[int]:
+        """A few equations that an equation needs, if they need values of the group."""
+        forms = growth.group.forms
+        found = [index]
+        reads_group = False
+        for each in found:
+            for operand in self.units.values(self.graph.eqns[each].inputs):
+                maker = self.units.makers.get(operand)
+                reads_group |= each != index and operand in forms
+                if operand in forms or maker is None or maker in found:
+                    continue
+                if isinstance(self.graph.eqns[maker].op, _BETWEEN):
+                    found.append(maker)
+            if len(found) > _MOST_BETWEEN:
+                return []
+        return found[1:] if reads_group else []
 
     def _may_join(self, index: int) -> bool:
         return not self.units.writer[index].is_open and self._is_sized(index)

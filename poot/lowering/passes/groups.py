@@ -49,6 +49,18 @@ class Group(Unit):
     def debt_of(self, outs: Iterable[ValueId]) -> float:
         return max(self.debts.get(out, 0) for out in outs)
 
+    def take_ways(self, other: Group) -> None:
+        """Add the ways and debts of a group that becomes part of this one."""
+        names = {0: 0}
+        for (step, way), name in other._steps.items():
+            key = (step, names[way])
+            names[name] = self._steps.setdefault(key, len(self._steps) + 1)
+        for value, ways in other.ways.items():
+            known = self.ways.setdefault(value, {})
+            known.update((names[way], count) for way, count in ways.items())
+        for value, debt in other.debts.items():
+            self.debts[value] = max(self.debts.get(value, 0), debt)
+
     def note_reads(self, graph: Graph, index: int) -> None:
         """Record how a new member reads its operands."""
         outs = graph.eqns[index].outs

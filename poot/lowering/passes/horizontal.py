@@ -9,14 +9,9 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.contractions import (
-    ContractionEpilogue,
-    DenseContraction,
-    GroupedDenseContraction,
-)
-from poot.core.ops.matmul import DotGeneral, MatMul
+from poot.core.ops.contractions import ContractionEpilogue
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.contraction_growth import Uses
+from poot.lowering.passes.contraction_growth import Uses, lhs_axes
 from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.layout import VIEWS
@@ -102,7 +97,7 @@ class _Joiner:
         op = eqn.op.heads[0] if isinstance(eqn.op, ContractionEpilogue) else eqn.op
         ndim = self.graph.type(eqn.inputs[0]).ndim
         made = op.infer_all(*map(self.graph.type, eqn.inputs[:2]))[0]
-        return _axes(op, ndim), made.dtype.compute if made.dtype.is_float else made
+        return lhs_axes(op, ndim), made.dtype.compute if made.dtype.is_float else made
 
     def _join(self, group: _Group, index: int, heads: int) -> None:
         group.members.append(index)
@@ -146,16 +141,6 @@ def _heads(uses: Uses, index: int) -> tuple[Op, ...]:
     if isinstance(eqn.op, ContractionEpilogue):
         return eqn.op.heads if eqn.op.prologue is None else ()
     return (eqn.op,) if uses.is_contraction(index) else ()
-
-
-def _axes(op: Op, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The contracted axes of the lhs, and its batch axes."""
-    if isinstance(op, MatMul):
-        return (ndim - 1,), tuple(range(ndim - 2))
-    if isinstance(op, GroupedDenseContraction):
-        op = op.dense
-    assert isinstance(op, DotGeneral | DenseContraction)
-    return op.lhs_contracting, op.lhs_batch
 
 
 def _joined(

@@ -173,7 +173,7 @@ class _Walk:
 
     def _lone_update(self, index: int, eqn: Eqn) -> _Unit | None:
         target, block, *starts = eqn.inputs
-        if isinstance(target, Scalar) or target in eqn.inputs[1:]:
+        if isinstance(target, Scalar):
             return None
         whole, given = self.graph.type(target), self.graph.type(block)
         if whole.shape == given.shape:
@@ -193,8 +193,6 @@ class _Walk:
         eqn = self.graph.eqns[index]
         inputs = {o for o in eqn.inputs if not isinstance(o, Scalar)}
         feeding = [unit for unit in self.open if not unit.made.isdisjoint(inputs)]
-        if len(feeding) > 1:
-            return None
         if feeding:
             return self._absorb(index, lone, feeding[0])
         for unit in reversed(self.open):

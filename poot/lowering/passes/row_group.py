@@ -6,8 +6,9 @@ import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from poot.core.equation import Operand, ValueId
+from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.ops.reduce import ArgReduce, Reduce
+from poot.core.ops.shape import Iota
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import CHEAP, NEGLIGIBLE, cost
 from poot.lowering.passes.driver import Reason
@@ -94,7 +95,7 @@ class Growth:
         out = eqn.outs[0]
         type = self.graph.type(out)
         full = group.domain.shape(Form.FULL)
-        if not isinstance(eqn.op, ELEMENTWISE) or eqn.op.multiple_results:
+        if not self._is_repeatable(eqn):
             return Reason.BOUNDARY
         if [*group.taken[out]] != [type.shape] or len(type.shape) > len(full):
             return Reason.OPERAND_SHAPE
@@ -115,6 +116,13 @@ class Growth:
             for operand, _ in outer:
                 self._debts[operand] = max(self._debts.get(operand, 0), debt)
         return reason
+
+    def _is_repeatable(self, eqn: Eqn) -> bool:
+        if isinstance(eqn.op, Iota):
+            shape = eqn.op.shape
+            counts_rows = eqn.op.axis != len(shape) - 1
+            return not counts_rows and shape[-1] == self.group.domain.length
+        return isinstance(eqn.op, ELEMENTWISE) and not eqn.op.multiple_results
 
     def _has_other_readers(self, index: int) -> bool:
         outs = self.graph.eqns[index].outs

@@ -130,8 +130,8 @@ class RowRegion:
                 return operands[:1]
             case Broadcast():
                 op = Broadcast(shape)
-            case Iota():
-                pass
+            case Iota(dtype):
+                op = op if op.shape == shape else Iota(dtype, shape, axis)
             case _:
                 shapes = (builder.type(operand).shape for operand in operands)
                 if broadcast_shapes(op.name, *shapes) != shape:

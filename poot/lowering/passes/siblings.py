@@ -75,6 +75,22 @@ def _join(
     return joined
 
 
+def join_pair(units: Units, one: Group, other: Group, log: Log) -> bool:
+    """Make one growing group of two over one shape, if that is the same for others."""
+    if one.shape != other.shape or not _related(units, one, other):
+        return False
+    where = place_of(units.graph, other.members[0])
+    place = _place(units, one, other)
+    if not isinstance(place, int):
+        log.decline(JOIN_SIBLINGS, where, place)
+        return False
+    log.fire(JOIN_SIBLINGS, where)
+    one.take_ways(other)
+    _merge(units, one, other)
+    one.position = place
+    return True
+
+
 def _related(units: Units, one: Unit, other: Unit) -> bool:
     """Whether joining saves something and is not barred at once."""
     fed = one.results.keys() & other.operands.keys()
@@ -144,6 +160,3 @@ def _merge_rows(units: Units, one: RowGroup, other: RowGroup) -> None:
     one.forms.update(other.forms)
     one.fits.update(other.fits)
     one.inside.update(other.inside)
-    for value, shapes in other.taken.items():
-        if value in one.operands:
-            one.taken.setdefault(value, {}).update(shapes)

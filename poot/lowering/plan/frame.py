@@ -213,10 +213,12 @@ class _FrameMaker:
             frame.results.append(ResultSpec(type))
             self._write(base, target)
             return
+        # A failed check spoils what a call returns, but not what it was given.
+        shares = not self.graph.witnesses
         storage = self.graph.values[base].storage
-        if storage is Storage.DEVICE:
+        if shares and storage is Storage.DEVICE:
             frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
-        elif storage is Storage.CONST:
+        elif shares and storage is Storage.CONST:
             frame.results.append(ResultSpec(type, const_index=self.const_numbers[base]))
         else:
             frame.results.append(ResultSpec(type))
