@@ -152,6 +152,11 @@ def shares_dropped(q, k, v, kept):
     return (softmax(products(q, k)) * kept) @ v
 
 
+@near_miss(Reason.SHARES_CHANGED, "Slice makes %12 of the shares %11", (B, H, T, 1))
+def a_sink_beside_the_keys(q, k, v, sink):
+    return softmax(jnp.concatenate([products(q, k), sink], -1))[..., :-1] @ v
+
+
 # --- the scores ---------------------------------------------------------------
 
 

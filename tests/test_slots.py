@@ -84,6 +84,9 @@ def test_owners_declare_kinds_of_their_own() -> None:
         (lambda: slots.Pos(0, 1.5), ArgumentError, "high is a float"),
         (lambda: poot.jit(store, slots={"pos": 7}), ArgumentError, "takes a kind"),
         (lambda: poot.jit(store, slots={"at": RANGE}), ArgumentError, "no argument"),
+        (lambda: poot.jit(store, slots={2: RANGE}), ArgumentError, "takes the arg"),
+        (lambda: poot.jit(store, slots=["pos"]), ArgumentError, "is a list; takes a m"),
+        (lambda: poot.jit(store, slots=()), ArgumentError, "is a tuple; takes a map"),
         (
             lambda: poot.jit(store, slots={"pos": RANGE}, static_argnames="pos"),
             ArgumentError,

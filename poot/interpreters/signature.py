@@ -150,7 +150,7 @@ class Parameters:
                 f"jit: {', '.join(map(str, sorted(both, key=str)))} cannot be static "
                 "and donated"
             )
-        declared = _declared(found, slots or {}, static[1])
+        declared = _declared(found, {} if slots is None else slots, static[1])
         return cls(names, *static, *donated, declared)
 
     def describe(self, place: int | str) -> str:
@@ -389,8 +389,18 @@ def _declared(
     static: frozenset[str],
 ) -> tuple[tuple[tuple[str, ...], Kind], ...]:
     """The declared slots by the steps of their paths: an argument, then into it."""
+    if not isinstance(slots, Mapping):
+        raise ArgumentError(
+            f"jit: slots is a {type(slots).__name__}; takes a mapping of the names of "
+            'arguments to kinds, {"pos": poot.slots.Pos(0, 15)} say'
+        )
     declared = []
     for text, kind in slots.items():
+        if not isinstance(text, str):
+            raise ArgumentError(
+                f"jit: slots[{text!r}] names no argument: that is a "
+                f"{type(text).__name__}; takes the argument's name"
+            )
         if not isinstance(kind, Kind):
             raise ArgumentError(
                 f"jit: slots[{text!r}] is a {type(kind).__name__}; takes a kind with "

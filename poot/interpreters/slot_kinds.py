@@ -95,7 +95,12 @@ class SlotMap(Kind):
 
 
 class WriteMap(Kind):
-    """Which rows of a pool are written; of -1, if the range has it, none."""
+    """Which rows of a pool are written.
+
+    A range from -1 lets -1 stand for none. The write has to say so, since a negative
+    index counts from the end otherwise, as in NumPy:
+    `pool.at[rows].set(new, mode="drop", wrap_negative_indices=False)`.
+    """
 
     label = "write map"
 

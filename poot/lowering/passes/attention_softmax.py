@@ -12,6 +12,7 @@ from poot.core.op import Op, PrimitiveKey
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
+from poot.core.ops.shape import Slice
 from poot.lowering.passes.attention_axes import MOVES
 from poot.lowering.passes.driver import Reason
 from poot.lowering.plan.state import ELEMENTWISE
@@ -103,8 +104,7 @@ def _is(eqn: Eqn | None, op: Op) -> bool:
 
 
 def reaches_contraction(facts: Facts, start: ValueId) -> bool:
-    """Whether elementwise ops and moves lead from a value to a contraction."""
-    size = facts.graph.type(start).size
+    """Whether elementwise ops, moves and slices lead from a value to a contraction."""
     waiting, seen = [start], 0
     while waiting and seen < _MOST_AHEAD:
         value = waiting.pop()
@@ -114,7 +114,11 @@ def reaches_contraction(facts: Facts, start: ValueId) -> bool:
             if is_contraction(eqn.op):
                 return True
             moves = isinstance(eqn.op, (*ELEMENTWISE, *MOVES))
-            if moves and facts.graph.type(eqn.out).size == size:
+            size = facts.graph.type(eqn.out).size
+            # A slice takes away shares that weigh nothing, such as that of a sink.
+            if isinstance(eqn.op, Slice) or (
+                moves and size == facts.graph.type(value).size
+            ):
                 waiting.append(eqn.out)
     return False
 
