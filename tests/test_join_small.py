@@ -465,6 +465,55 @@ def test_blocks_on_the_device(whole, block, starts, dtype: str):
         assert same_bits(got, wanted)
 
 
+NEGATED = "%3: f32[8,4] = unary[op=neg](%2)"
+
+
+def updating(step: str, second: str, kept: str, first: str = "%2") -> Graph:
+    """A region that updates a tensor and gives something else that it was before."""
+    return graph_of(f"""
+        {kept} %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = unary[op=abs](%0)
+        %3: f32[8,4], %4: f32[8,4] = fused[body=graph {{
+          device %0: f32[8,4]
+          device %1: f32[1,4]
+          device %2: f32[8,4]
+          {step}
+          %4: f32[8,4] = dynamic_update_slice(%0, %1, 5:i32, 0:i32)
+          result %4
+          result {second}
+        }}]({first}, %1, {first})
+        result %4
+        {"next %0 = %3" if kept == "state" else "result %3"}
+    """)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        updating(NEGATED, "%3", "device"),
+        updating(NEGATED.replace("%2)", "%0)"), "%3", "device"),
+        updating(NEGATED, "%3", "state"),
+        updating(NEGATED, "%3", "state", "%0"),
+        updating(NEGATED.replace("%2)", "%0)"), "%3", "state", "%0"),
+        updating(NEGATED, "%0", "state", "%0"),
+    ],
+    ids=["twice", "inside", "state", "state twice", "state inside", "state shown"],
+)
+def test_what_is_read_as_it_was_is_not_overwritten(graph: Graph):
+    """The update goes to a copy: the other result is of the old elements."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype(np.float32) for shape in ((8, 4), (1, 4))]
+    program = plan_graph(graph)
+    (region,) = [d for d in program.dispatches if d.kernel.name.startswith("sections")]
+    read = [(where.space, where.index, where.offset) for where in region.reads]
+    written = [(where.space, where.index, where.offset) for where in region.writes]
+    assert not set(read) & set(written)
+    got, wanted = run_graph(graph, args), evaluate(graph, *args)
+    for mine, right in zip(got, wanted, strict=True):
+        assert same_bits(mine, right)
+
+
 @pytest.mark.parametrize("subgroup", [8, 32])
 def test_sections_under_other_profiles(subgroup: int):
     """No 64-bit integers, no small stores: planned all the same, and right."""
