@@ -20,6 +20,7 @@ from poot.core.ops.contractions import (
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.matmul import DotGeneral, MatMul
+from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.types import TensorType
 from tests.numerics import Array
 from tests.op_row import FLOATS, Case, OpRow
@@ -39,6 +40,37 @@ def _body(dtype: DType, shape: tuple[int, ...]) -> Graph:
     return builder.finish()
 
 
+def _gated_body(dtype: DType, shape: tuple[int, ...]) -> Graph:
+    """max(x, 1) * y of two heads."""
+    builder = Builder()
+    x, y = (builder.input(TensorType(shape, dtype)) for _ in range(2))
+    (most,) = builder.emit(Binary(BinaryOp.MAX), (x, Scalar.of(1, dtype)))
+    builder.result(*builder.emit(Binary(BinaryOp.MUL), (most, y)))
+    return builder.finish()
+
+
+def _below_maximum(dtype: DType, shape: tuple[int, ...]) -> Graph:
+    """Rows less their largest element."""
+    builder = Builder()
+    x = builder.input(TensorType(shape, dtype))
+    (most,) = builder.emit(Reduce(ReduceOp.MAX, len(shape) - 1, True), (x,))
+    builder.result(*builder.emit(Binary(BinaryOp.SUB), (x, most)))
+    return builder.finish()
+
+
+def _gated_cases(dtype: DType) -> list[Case]:
+    """With rows as they are, and less their largest element."""
+    cases = []
+    dot = DotGeneral((1,), (1,))
+    for m, n, k, made in ((1, 8, 70, False), (3, 33, 9, True), (2, 4, 40, True)):
+        lhs, rhs = TensorType((m, k), dtype), TensorType((n, k), dtype)
+        prologue = _below_maximum(dtype, (m, k)) if made else None
+        body = _gated_body(dtype, (m, n))
+        op = ContractionEpilogue((dot, dot), body, prologue)
+        cases.append(Case(op, (lhs, rhs, rhs)))
+    return cases
+
+
 def _epilogue_cases(dtype: DType) -> list[Case]:
     dots: tuple[tuple[Op, tuple[int, ...], tuple[int, ...]], ...] = (
         (MatMul(), (3, 8), (8, 5)),
@@ -54,17 +86,21 @@ def _epilogue_cases(dtype: DType) -> list[Case]:
         composite = ContractionEpilogue((op,), _body(dtype, made.shape))
         types.append(TensorType(made.shape[-1:], dtype))
         cases.append(Case(composite, tuple(types)))
-    return cases
+    return [*cases, *_gated_cases(dtype)]
 
 
-def _epilogue(
-    op: ContractionEpilogue, a: Array, b: Array, bias: Array
-) -> tuple[Array, Array]:
-    wide = dtypes.as_dtype(a.dtype).compute.numpy
-    (head,) = op.heads
-    right = b.T if isinstance(head, DotGeneral) and head.rhs_contracting == (1,) else b
-    sums = np.matmul(a.astype(wide), right.astype(wide)).astype(a.dtype)
-    total = np.maximum(sums, np.asarray(1, a.dtype)) + bias
+def _epilogue(op: ContractionEpilogue, a: Array, *others: Array) -> tuple[Array, ...]:
+    wide, one = dtypes.as_dtype(a.dtype).compute.numpy, np.asarray(1, a.dtype)
+    if op.prologue is not None:
+        a = a - a.max(-1, keepdims=True)
+    sums = []
+    for head, b in zip(op.heads, others, strict=False):
+        turned = isinstance(head, DotGeneral) and head.rhs_contracting == (1,)
+        right = (b.T if turned else b).astype(wide)
+        sums.append(np.matmul(a.astype(wide), right).astype(a.dtype))
+    if len(sums) == 2:
+        return (np.maximum(sums[0], one) * sums[1],)
+    total = np.maximum(sums[0], one) + others[1]
     return total, -total
 
 

@@ -21,6 +21,7 @@ from poot.lowering.passes.contraction_epilogue import (
 )
 from poot.lowering.passes.driver import Numerics, Reason, run_passes
 from poot.lowering.passes.units import MOST_OPERANDS
+from poot.lowering.program import Copy
 from tests.epilogue_programs import random_epilogue
 from tests.kernel_harness import assert_exact, device, run_program, same_bits
 from tests.numerics import rng_of
@@ -241,7 +242,12 @@ def test_operands_and_sizes_are_limited():
         adds.append(f"%{first}: f32[3,8] = binary[op=add](%{before}, %{3 + number})")
     lines = "\n".join([*inputs, *adds, f"result %{first}"])
     _, (log,) = apply(graph_of(DENSE + lines), contraction_epilogue)
-    assert list(declined(log, EPILOGUE).values()) == [Reason.OPERAND_LIMIT]
+    (entry,) = log.declined(EPILOGUE)
+    assert entry.reason is Reason.OPERAND_LIMIT
+    # The operands of the contraction, its result and that of all count too.
+    fit = MOST_OPERANDS - 4
+    assert entry.place.startswith(f"%{3 + MOST_OPERANDS + fit} = ")
+    assert entry.detail == ", ".join(f"%{3 + number}" for number in range(fit + 1))
     steps = [
         f"%{3 + number}: f32[3,8] = unary[op=neg](%{2 + number})"
         for number in range(60)
@@ -250,6 +256,40 @@ def test_operands_and_sizes_are_limited():
     after, (log,) = apply(graph_of(DENSE + lines), contraction_epilogue)
     assert list(declined(log, EPILOGUE).values()) == [Reason.SIZE_LIMIT]
     assert len(composites(after)) == 1
+
+
+def test_the_work_of_an_epilogue_is_limited():
+    steps = [f"%{3 + n}: f32[3,8] = unary[op=sin](%{2 + n})" for n in range(9)]
+    lines = "\n".join([*steps, "result %11"])
+    after, (log,) = apply(graph_of(DENSE + lines), contraction_epilogue)
+    assert list(declined(log, EPILOGUE).values()) == [Reason.SIZE_LIMIT]
+    assert len(composites(after)) == 1
+
+
+def test_empty_results_are_no_candidates():
+    graph = graph_of("""
+        device %0: f32[0,4]
+        device %1: f32[4,8]
+        %2: f32[0,8] = matmul[out=none](%0, %1)
+        %3: f32[0,8] = unary[op=neg](%2)
+        result %3
+    """)
+    after, (log,) = apply(graph, contraction_epilogue)
+    assert after == graph and not log.entries
+
+
+def test_random_bits_of_sums_are_no_epilogue():
+    graph = graph_of("""
+        device %0: u32[3,4]
+        device %1: u32[4,8]
+        %2: u32[3,8] = matmul[out=none](%0, %1)
+        %3: u32[3,8], %4: u32[3,8] = threefry2x32(%2, %2, %2, %2)
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, contraction_epilogue)
+    assert after == graph
+    assert declined(log, EPILOGUE) == {"%3, %4": Reason.BOUNDARY}
 
 
 def test_many_open_values_end_the_growth():
@@ -370,6 +410,49 @@ def test_a_device_without_f64_gets_the_primitives():
         plan(fused, info)
 
 
+# --- in place ---------------------------------------------------------------
+
+
+def weight_step(w, x, g):
+    return w - 0.5 * (x.T @ g)
+
+
+def squared(w, x):
+    return w + x @ w
+
+
+def with_turned(w, x, g):
+    return w.T + x.T @ g
+
+
+def both(w, x, g, h):
+    return w + x @ g, w - x @ h
+
+
+IN_PLACE = {
+    "a weight and its gradient": (weight_step, ((24, 24), (9, 24), (9, 24)), True),
+    "the operand of the contraction": (squared, ((24, 24), (24, 24)), False),
+    "elements in another order": (with_turned, ((24, 24), (9, 24), (9, 24)), False),
+    "two contractions": (both, ((24, 24), (24, 9), (9, 24), (9, 24)), False),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_state_is_overwritten_where_only_its_own_element_is_read(name: str):
+    function, shapes, in_place = IN_PLACE[name]
+    host = [np.asarray(array) for array in arrays(*shapes)]
+    compiled = poot.jit(function, donate_argnums=0).lower(*arrays(*shapes)).compile()
+    copies = [node for node in compiled.program.body if isinstance(node, Copy)]
+    assert (not copies and not compiled.program.arena_bytes) == in_place
+    found, wanted = compiled(*arrays(*shapes)), function(*host)
+    for mine, right in zip(as_tuple(found), as_tuple(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(mine), right, rtol=1e-4, atol=1e-5)
+
+
+def as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
 # --- dispatches -------------------------------------------------------------
 
 
@@ -401,8 +484,14 @@ FUNCTIONS = {
     ),
     "gelu block": (
         gelu_block,
-        ((2, 5, 32), (32,), (32,), (32, 64), (64,), (64, 32), (32,)),
+        ((2, 9, 32), (32,), (32,), (32, 64), (64,), (64, 32), (32,)),
         3,
+    ),
+    # Whose rows are normalized where they are read.
+    "gelu block of few rows": (
+        gelu_block,
+        ((2, 5, 32), (32,), (32,), (32, 64), (64,), (64, 32), (32,)),
+        2,
     ),
 }
 

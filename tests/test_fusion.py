@@ -16,7 +16,7 @@ from poot.core.ops.shape import Slice
 from poot.core.types import TensorType
 from poot.lowering.compile import lower
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.driver import Log, Reason
 from poot.lowering.passes.fuse_pointwise import (
     ABSORB_PRODUCER,
     REPEAT_CHEAP,
@@ -312,6 +312,58 @@ def test_results_of_a_kernel_are_limited():
     assert Reason.RESULT_LIMIT in declined(log, JOIN_SIBLINGS).values()
 
 
+def test_results_that_others_read_are_limited():
+    builder = Builder()
+    value = builder.input(TensorType((64,), float32))
+    for _ in range(MOST_RESULTS + 1):
+        (value,) = builder.emit(Unary(UnaryOp.NEG), (value,))
+        builder.result(value)
+    after, (log,) = apply(builder.finish(), fuse_pointwise)
+    assert [len(eqn.outs) for eqn in after.eqns] == [1, MOST_RESULTS]
+    assert declined(log, SHARE_PRODUCER) == {"%1": Reason.RESULT_LIMIT}
+
+
+REVERSED = """
+    device %0: f32[64,64]
+    %1: f32[64,64] = unary[op=lgamma](%0)
+    %2: f32[64,64] = reverse[axes=(0)](%1)
+    %3: f32[64,64] = binary[op=add](%2, %0)
+    result %3
+"""
+
+
+def test_a_value_that_is_read_elsewhere_in_its_place_is_computed_once():
+    after, (log,) = apply(graph_of(REVERSED), fuse_pointwise)
+    assert len(after.eqns) == 1 and fired(log, ABSORB_PRODUCER) == ["%2", "%1"]
+    after, (log,) = apply(graph_of(f"{REVERSED} result %1"), fuse_pointwise)
+    assert len(after.eqns) == 2
+    assert declined(log, SHARE_PRODUCER) == {"%1": Reason.RECOMPUTE}
+
+
+@pytest.mark.parametrize(
+    ("text", "results"),
+    [
+        ("%5: u32[] = reduce[op=sum, axis=0, keepdim=false](%3)", 1),
+        ("%5: u32[] = reduce[op=sum, axis=0, keepdim=false](%4)", 1),
+        ("%5: u32[] = reduce[op=sum, axis=0, keepdim=false](%3) \n result %4", 2),
+        ("%5: u32[4] = unary[op=not](%3)", 1),
+        ("%5: u32[4] = unary[op=not](%3) \n result %4", 2),
+    ],
+)
+def test_words_that_nobody_reads_are_not_stored(text: str, results: int):
+    graph = graph_of(f"""
+        device %0: u32[]
+        device %1: u32[4]
+        %2: u32[4] = unary[op=neg](%1)
+        %3: u32[4], %4: u32[4] = threefry2x32(%0, %0, %2, %2)
+        {text}
+        result %5
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    (body,) = regions(after)
+    assert len(body.results) == results
+
+
 def test_equations_of_a_kernel_are_limited():
     after, (log,) = apply(chain_of(300), fuse_pointwise)
     assert [len(body.eqns) for body in regions(after)] == [44, MOST_EQUATIONS]
@@ -362,6 +414,52 @@ def test_siblings_with_a_chain_between_stay_apart():
     after, (log,) = apply(graph, fuse_pointwise)
     assert after is graph
     assert declined(log, JOIN_SIBLINGS) == {"%3": Reason.ORDER}
+
+
+@pytest.mark.parametrize(("side", "joined"), [(512, False), (4, True)])
+def test_a_large_result_does_not_wait_for_long(side: int, joined: bool):
+    """What reads the first is far in front of the second."""
+    far = [
+        f"%{4 + n}: f32[2,2] = matmul[out=none](%{3 + n if n else 1}, %1)"
+        for n in range(70)
+    ]
+    lines = "\n".join(far)
+    graph = graph_of(f"""
+        device %0: f32[{side},{side}]
+        device %1: f32[2,2]
+        %2: f32[{side},{side}] = unary[op=exp](%0)
+        %3: f32[{side},{side}] = matmul[out=none](%2, %2)
+        {lines}
+        %74: f32[{side},{side}] = unary[op=log](%0)
+        result %3
+        result %73
+        result %74
+    """)
+    log = Log()
+    fuse_pointwise.run(graph, DeviceInfo(), log)
+    assert fired(log, JOIN_SIBLINGS) == (["%74"] if joined else [])
+    reasons = {} if joined else {"%74": Reason.LIFETIME}
+    assert declined(log, JOIN_SIBLINGS) == reasons
+
+
+def test_siblings_of_much_work_stay_apart():
+    graph = graph_of("""
+        device %0: f32[4]
+        %1: f32[4] = unary[op=lgamma](%0)
+        %2: f32[4] = unary[op=lgamma](%1)
+        %3: f32[4] = unary[op=lgamma](%2)
+        %4: f32[4] = unary[op=lgamma](%3)
+        %5: f32[4] = unary[op=lgamma](%4)
+        %6: f32[4] = unary[op=digamma](%0)
+        %7: f32[4] = unary[op=digamma](%6)
+        %8: f32[4] = unary[op=digamma](%7)
+        %9: f32[4] = unary[op=digamma](%8)
+        %10: f32[4] = unary[op=digamma](%9)
+        result %5
+        result %10
+    """)
+    _, (log,) = apply(graph, fuse_pointwise)
+    assert list(declined(log, JOIN_SIBLINGS).values()) == [Reason.SIZE_LIMIT]
 
 
 def chain_of(count: int, kind: UnaryOp = UnaryOp.NEG) -> Graph:

@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-# How much longer tests may take with an inverted guard, and the least that they get.
-_TIMES_LONGER, _LEAST_S = 5, 20
+# How much longer a test may take with an inverted guard, and the least that it gets.
+_TIMES_LONGER, _LEAST_S = 5, 10
 
 
 def guards(tree: ast.AST) -> Iterator[ast.expr]:
@@ -124,30 +125,40 @@ class _Lines:
 class _Found:
     """What the tests do as the file is."""
 
-    passed: bool
+    failed: list[int]
     # The numbers of the tests that reach a line, quick ones first.
     tests: dict[int, list[int]]
-    seconds: float
+    # What each test takes.
+    seconds: list[float]
 
 
 class Plugin:
     """Runs the collected tests once as they are, and once for each inversion."""
 
-    def __init__(self, file: Path, lines: range) -> None:
+    def __init__(self, file: Path, lines: set[int]) -> None:
         self.file = file
         self.lines = lines
         self.survivors = 0
 
+    def pytest_collection(self) -> None:
+        # That a test fails is enough; the least example is not looked for.
+        phases = [Phase.explicit, Phase.generate]
+        profile = settings(settings.default, phases=phases)
+        settings.register_profile("inverted", profile)
+        settings.load_profile("inverted")
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         base = self._base(session)
-        if not base.passed:
-            raise pytest.UsageError("the tests fail as it is")
-        limit = int(_LEAST_S + _TIMES_LONGER * base.seconds)
-        tried = [i for i in inversions(self.file) if i.line in self.lines]
+        if base.failed:
+            names = ", ".join(session.items[number].nodeid for number in base.failed)
+            raise pytest.UsageError(f"these fail as it is: {names}")
+        tried = inversions(self.file)
+        if self.lines:
+            tried = [each for each in tried if each.line in self.lines]
         for inversion in tried:
             numbers = base.tests.get(inversion.line, [])
-            if not numbers or _passes(session, inversion, numbers, limit):
+            if not numbers or _passes(session, inversion, numbers, base.seconds):
                 self.survivors += 1
                 where = f"{self.file.relative_to(ROOT)}:{inversion.line}"
                 note = "" if numbers else "  (no test reaches it)"
@@ -162,50 +173,59 @@ class Plugin:
             lines = _Lines(str(self.file))
             rows = []
             _install(compile(self.file.read_text(), str(self.file), "exec"))
-            passed = True
             for number in range(len(session.items)):
                 lines.seen.clear()
                 start = time.process_time()
                 sys.settrace(lines)
-                passed = passed and _run(session, [number])
+                passed = _run(session, number)
                 sys.settrace(None)
-                rows.append((time.process_time() - start, sorted(lines.seen)))
+                taken = time.process_time() - start
+                rows.append((taken, sorted(lines.seen), passed))
+                session.testsfailed = 0
             with os.fdopen(writer, "w") as out:
                 json.dump(rows, out)
-            return passed
+            return True
 
         child = _fork(run)
         os.close(writer)
         with os.fdopen(reader) as answer:
             text = answer.read()
-        passed = _ended_well(child)
-        rows = json.loads(text) if text else []
+        if not _ended_well(child):
+            raise pytest.UsageError("the tests end the process as it is")
+        rows = json.loads(text)
         tests: dict[int, list[int]] = defaultdict(list)
         for number in sorted(range(len(rows)), key=lambda n: rows[n][0]):
             for line in rows[number][1]:
                 tests[line].append(number)
-        return _Found(passed, dict(tests), sum(row[0] for row in rows))
+        failed = [number for number, row in enumerate(rows) if not row[2]]
+        return _Found(failed, dict(tests), [row[0] for row in rows])
 
 
 def _passes(
-    session: pytest.Session, inversion: Inversion, numbers: list[int], limit_s: int
+    session: pytest.Session,
+    inversion: Inversion,
+    numbers: list[int],
+    seconds: list[float],
 ) -> bool:
+    """Whether tests pass though a guard is inverted, in the seconds that they take."""
+
     def run() -> bool:
-        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
         _install(inversion.code)
-        return _run(session, numbers)
+        for number in numbers:
+            limit = time.process_time() + _LEAST_S + _TIMES_LONGER * seconds[number]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), -1))
+            if not _run(session, number):
+                return False
+        return True
 
     return _ended_well(_fork(run))
 
 
-def _run(session: pytest.Session, numbers: list[int]) -> bool:
-    """Run tests until one fails."""
-    for number in numbers:
-        item = session.items[number]
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        if session.testsfailed:
-            return False
-    return True
+def _run(session: pytest.Session, number: int) -> bool:
+    """Run a test; whether none has failed so far."""
+    item = session.items[number]
+    session.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return not session.testsfailed
 
 
 def _fork(run: Callable[[], bool]) -> int:
@@ -226,19 +246,27 @@ def _ended_well(child: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def _numbers(text: str | None) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the file whose guards are inverted")
     parser.add_argument("tests", nargs="+", help="tests, as pytest takes them")
     parser.add_argument("-k", default="", help="which of the tests, as pytest takes it")
-    parser.add_argument("--lines", default="1-1000000", help="only guards in FROM-TO")
+    parser.add_argument("--lines", help="only the guards of these, such as 7,12-20")
     arguments = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "ci"
     os.chdir(ROOT)
-    first, _, last = arguments.lines.partition("-")
-    lines = range(int(first), int(last or first) + 1)
-    plugin = Plugin(arguments.file.resolve(), lines)
+    plugin = Plugin(arguments.file.resolve(), _numbers(arguments.lines))
     options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    # Hypothesis is imported here already.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     options += ["-k", arguments.k]
     code = pytest.main([*options, *arguments.tests], plugins=[plugin])
     return int(code) or min(plugin.survivors, 1)

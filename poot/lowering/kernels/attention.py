@@ -26,6 +26,7 @@ from poot.lowering.kernels.attention_program import (
     choose_attention_schedule,
 )
 from poot.lowering.kernels.attention_rows import attention_rows_kernel
+from poot.lowering.kernels.attention_teams import attention_teams_kernel
 from poot.lowering.kernels.contraction import CHUNK
 from poot.lowering.kernels.describe import (
     Described,
@@ -43,6 +44,11 @@ from poot.lowering.program import BufferRange
 from poot.lowering.tuned import digest
 
 _MERGE_WORKGROUP = 64
+_KERNELS = {
+    "rows": attention_rows_kernel,
+    "keys": attention_keys_kernel,
+    "teams": attention_teams_kernel,
+}
 ATTENTION_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
 
 
@@ -93,9 +99,7 @@ class _Launch:
         if schedule.splits > 1:
             self._split(program, schedule, operands, reads, target, flops)
         else:
-            by_rows = schedule.kind == "rows"
-            make = attention_rows_kernel if by_rows else attention_keys_kernel
-            kernel = make(ctx.info, program, schedule)
+            kernel = _KERNELS[schedule.kind](ctx.info, program, schedule)
             groups = schedule.groups(program)
             ctx.emit(kernel, [*operands, target], groups, flops=flops, reads=reads)
         if target is not out:
@@ -115,7 +119,7 @@ class _Launch:
         rows, width = program.batches * program.row_count, program.values + EXTRA_PARTS
         shape = (rows, schedule.splits, width)
         parts = ctx.scratch(TensorType(shape, dtypes.float32))
-        kernel = attention_keys_kernel(
+        kernel = _KERNELS[schedule.kind](
             info, replace(program, target=_stand(ctx, parts, range(3))), schedule
         )
         groups = schedule.groups(program)

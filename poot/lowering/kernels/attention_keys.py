@@ -36,16 +36,18 @@ def attention_keys_kernel(
 
     With several splits the result is f32 [rows of all batches, splits, E + 2].
     """
-    return _KeysKernel(info, program, schedule).build()
+    return KeysKernel(info, program, schedule).build()
 
 
-class _KeysKernel(AttentionFrame):
+class KeysKernel(AttentionFrame):
     """One kernel under construction."""
+
+    name = "attention_keys"
 
     def __init__(
         self, info: DeviceInfo, program: AttentionProgram, schedule: AttentionSchedule
     ) -> None:
-        super().__init__("attention_keys", info, program, schedule)
+        super().__init__(self.name, info, program, schedule)
         self.team = Team(schedule.workgroup, schedule.workgroup)
         self.split: Size = 0
 

@@ -29,6 +29,15 @@ _MOST_ROWS = 4
 _TILE = 8
 # So many invocations of a compute unit hide that loads take long.
 _GROUPS_PER_UNIT = 16
+# Lanes of a subgroup that there must be to divide features among; sums of weighted
+# values of one, and what it loads of keys at once.
+_TEAM_PARTS = 8
+_TEAM_SUMS = 64
+_TEAM_LOADS = 32
+_MOST_AHEAD = 4
+_MOST_TEAMS = 32
+# Up to so many keys are not split: a second launch takes longer.
+_UNSPLIT_KEYS = 2048
 # A split has at least so many keys.
 _SHORTEST_SPLIT = 128
 _MOST_SPLITS = 64
@@ -46,6 +55,11 @@ class Stand:
     strides: tuple[int, ...]
     # Whether chunks of features are contiguous and aligned.
     runs: bool
+
+    def runs_of(self, count: int) -> bool:
+        """Whether so many features at a time are."""
+        others = (*self.strides[:-1], self.offset)
+        return self.runs and not any(step % count for step in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +119,8 @@ class AttentionSchedule:
     `parts` of them share a row's features. With `handed` a lane loads one key of a tile
     and hands it to the others. Kind `keys`: an invocation has keys of its own, for
     `rows` rows; `splits` workgroups share the keys of a row, whose parts another launch
-    merges.
+    merges. Kind `teams`: `parts` invocations have a key, `width` of its features at a
+    time, for `rows` rows, and load `ahead` keys at once; splits are as before.
     """
 
     kind: str
@@ -115,11 +130,13 @@ class AttentionSchedule:
     parts: int = 1
     handed: bool = False
     splits: int = 1
+    width: int = CHUNK
+    ahead: int = 1
 
     @property
     def rows_each(self) -> int:
         """The rows of a workgroup."""
-        if self.kind == "keys":
+        if self.kind in ("keys", "teams"):
             return self.rows
         return self.workgroup // self.parts * self.rows
 
@@ -129,6 +146,12 @@ class AttentionSchedule:
         return program.batches * blocks * self.splits
 
     def __str__(self) -> str:
+        if self.kind == "teams":
+            parts = f", {self.splits} splits" if self.splits > 1 else ""
+            return (
+                f"{self.workgroup // self.parts} teams of {self.parts}, {self.rows} "
+                f"rows, {self.ahead} keys of {self.width} ahead{parts}"
+            )
         if self.kind == "keys":
             parts = f", {self.splits} splits" if self.splits > 1 else ""
             return f"keys by {self.workgroup}, {self.rows} rows{parts}"
@@ -181,6 +204,8 @@ def attention_candidates(
 def _by_keys(
     info: DeviceInfo, program: AttentionProgram, largest: int
 ) -> AttentionSchedule:
+    if not info.is_cpu and info.subgroup_shuffle and info.subgroup_size >= _TEAM_PARTS:
+        return _by_teams(info, program, largest)
     most_rows = max(_MOST_SHARED[info.is_cpu] // largest, 1)
     rows = min(program.row_count, most_rows)
     blocks = program.batches * -(-program.row_count // rows)
@@ -188,6 +213,44 @@ def _by_keys(
     most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
     splits = max(min(wanted, most), 1)
     return AttentionSchedule("keys", info.subgroup_size, rows, splits=splits)
+
+
+def _by_teams(
+    info: DeviceInfo, program: AttentionProgram, largest: int
+) -> AttentionSchedule:
+    stands = program.q, program.k, program.v
+    width = 16 // max(stand.dtype.itemsize for stand in stands)
+    if not all(stand.runs_of(width) for stand in stands):
+        width = CHUNK
+    chunks = -(-largest // width)
+    parts = 1
+    while 2 * parts <= min(chunks, info.subgroup_size):
+        parts *= 2
+    rounds = -(-chunks // parts)
+    is_split = program.keys > _UNSPLIT_KEYS
+    # Rows that share loads save traffic, and make code that takes longer to load.
+    most_rows = max(_TEAM_SUMS // (rounds * width), 1) if is_split else 1
+    rows = min(program.row_count, most_rows)
+    ahead = max(min(_TEAM_LOADS // (rounds * width), _MOST_AHEAD), 1)
+    blocks = program.batches * -(-program.row_count // rows)
+    splits = 1
+    if is_split:
+        wanted = max(info.compute_units // blocks, 1)
+        splits = min(wanted, program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
+    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0], 1024)
+    # One subgroup keeps this much, in shared memory in the end.
+    kept = rows * (program.values + 2) * 4
+    workgroup = info.subgroup_size
+    share = -(-program.keys // splits)
+    while (
+        2 * workgroup <= min(most, _MOST_TEAMS * parts)
+        and 2 * workgroup // info.subgroup_size * kept <= info.max_shared_bytes // 2
+        and workgroup // parts * ahead < share
+    ):
+        workgroup *= 2
+    return AttentionSchedule(
+        "teams", workgroup, rows, 1, parts, splits=splits, width=width, ahead=ahead
+    )
 
 
 def _by_rows(

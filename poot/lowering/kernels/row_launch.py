@@ -66,7 +66,9 @@ def launch_rows(
     )
     walk = part or length
     equations = len(cut.graph.eqns)
-    schedule = choose_row_schedule(ctx.info, lanes, walk, equations, generic)
+    schedule = choose_row_schedule(
+        ctx.info, lanes, walk, equations, generic, rows * parts
+    )
     if not generic and not part:
         schedule = ctx.info.tuned.pick(
             "rows",

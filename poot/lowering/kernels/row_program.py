@@ -16,8 +16,10 @@ from poot.lowering.kernels.region import Dim, Ref, Region
 
 # Chunks of a row that an invocation keeps in registers from phase to phase.
 _RESIDENT_CHUNKS = 8
-# Chunks an invocation should have before a row gets more invocations.
+# Chunks an invocation should have before a row gets more invocations, where there are
+# rows for all of a GPU: so many a compute unit. Else nothing hides that code is long.
 _CHUNKS_EACH = 8
+_ROWS_PER_UNIT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,14 @@ class RowSchedule:
 
 
 def choose_row_schedule(
-    info: DeviceInfo, lanes: int, length: int, equations: int, generic: bool
+    info: DeviceInfo,
+    lanes: int,
+    length: int,
+    equations: int,
+    generic: bool,
+    rows: int,
 ) -> RowSchedule:
-    """The schedule for rows of `length` elements."""
+    """The schedule for so many rows of `length` elements."""
     most = _power_of_two(info.max_workgroup_invocations)
     width = min(info.subgroup_size, most)
     chunks = -(-length // lanes)
@@ -106,7 +113,8 @@ def choose_row_schedule(
         return RowSchedule(lanes, width, width, 0)
     team = width
     limit = min(most, 1024)
-    while team < limit and chunks > team * _CHUNKS_EACH:
+    few = rows < _ROWS_PER_UNIT * info.compute_units and not generic
+    while team < limit and chunks > team * (1 if few else _CHUNKS_EACH):
         team *= 2
     workgroup = max(team, min(128, limit))
     each = -(-chunks // team)

@@ -185,8 +185,6 @@ class _Rewriter:
         axes = (left.contracting, right.contracting, left.batch, right.batch)
         if axes != ((2,), (2,), (0,), (0,)) or not right.views:
             return False
-        if left.views and not left.existing:
-            return False
         (*inner, last) = right.views
         given = self.graph.type(right.value)
         if inner or not isinstance(last, Reshape) or given.ndim != 2:

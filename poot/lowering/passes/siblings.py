@@ -160,6 +160,3 @@ def _merge_rows(units: Units, one: RowGroup, other: RowGroup) -> None:
     one.forms.update(other.forms)
     one.fits.update(other.fits)
     one.inside.update(other.inside)
-    for value, shapes in other.taken.items():
-        if value in one.operands:
-            one.taken.setdefault(value, {}).update(shapes)

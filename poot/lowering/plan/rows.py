@@ -6,6 +6,8 @@ from poot.lowering.device_info import DeviceInfo
 
 # A workgroup walks rows up to this length in few trips even where rows are few.
 LONG_ROW = 1 << 17
+# On a GPU a second launch takes less time than so many trips.
+_LONG_ROW_OF_GPU = 1 << 16
 # No lane of a single workgroup walks rows beyond this within the loop limit.
 LONGEST_ROW = 1 << 22
 
@@ -16,6 +18,6 @@ def needs_stages(rows: int, length: int, info: DeviceInfo) -> bool:
     Such a reduction goes in stages, and a FusedRow of such rows holds one reduction,
     what is computed before it from full rows, and what follows from its results.
     """
-    if length < LONG_ROW:
+    if length < (LONG_ROW if info.is_cpu else _LONG_ROW_OF_GPU):
         return False
     return rows < 2 * info.compute_units or length > LONGEST_ROW

@@ -9,7 +9,7 @@ from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import Fused
-from poot.core.ops.contractions import DenseRowGather
+from poot.core.ops.contractions import ContractionEpilogue, DenseRowGather
 from poot.core.ops.elementwise import (
     Binary,
     BitcastConvert,
@@ -150,9 +150,25 @@ def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
         if updated is not None:
             return read == [updated] and is_only_updated(body, updated)
         return _elementwise_in(body, read, shape)
+    if isinstance(eqn.op, ContractionEpilogue):
+        return _in_epilogue(eqn, eqn.op, state, graph)
     return isinstance(eqn.op, ELEMENTWISE) and all(
         graph.type(out).shape == shape for out in eqn.outs
     )
+
+
+def _in_epilogue(
+    eqn: Eqn, op: ContractionEpilogue, state: ValueId, graph: Graph
+) -> bool:
+    """Whether a contraction reads `state` only where it stores results made of it."""
+    sources, weights, extras = op.parts(eqn.inputs)
+    shape = graph.type(state).shape
+    if state in (*sources, *weights) or len(op.head_groups()) > 1:
+        return False
+    if any(graph.type(out).shape != shape for out in eqn.outs):
+        return False
+    pairs = zip(op.body.inputs[len(op.heads) :], extras, strict=True)
+    return _elementwise_in(op.body, [p for p, o in pairs if o == state], shape)
 
 
 def _elementwise_in(

@@ -1,0 +1,106 @@
+"""Attention of few queries on GPUs: teams of lanes, on made-up devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poot.core import dtypes
+from poot.core.dtypes import DType
+from poot.core.oracle.evaluate import evaluate_all
+from poot.lowering.kernels import attention_program
+from tests.kernel_harness import plan_graph, run_program
+from tests.op_table import graph_of
+from tests.test_attention_kernels import (
+    GPU,
+    LEAST,
+    WIDE_GPU,
+    arguments,
+    case_of,
+    check,
+    kernels,
+    on_device,
+)
+
+pytestmark = on_device
+
+
+def is_by_teams(found: list[tuple[str, str]]) -> bool:
+    return found[0][0] == "attention_teams"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ((2,), (1,), 1, 32, 32),
+        ((2,), (4,), 40, 32, 32),
+        ((2,), (8,), 130, 64, 32),
+        ((1,), (2, 2), 33, 40, 24),
+        ((), (3,), 9, 33, 35),
+        ((2, 2), (2,), 65, 96, 72),
+    ],
+)
+def test_sizes(sizes: Any) -> None:
+    """Around teams, keys that are loaded at once, and heads of no whole chunks."""
+    assert is_by_teams(check(case_of(*sizes), GPU))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
+@pytest.mark.parametrize("head", [64, 72, 76])
+def test_narrow_dtypes(head: int, dtype: DType) -> None:
+    assert is_by_teams(check(case_of((2,), (3,), 21, head, head, dtype=dtype), GPU))
+
+
+@pytest.mark.parametrize("masked", [-np.inf, LEAST])
+@pytest.mark.parametrize("keys", [128, 300])
+def test_splits_are_merged(
+    keys: int, masked: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_program, "_UNSPLIT_KEYS", 64)
+    monkeypatch.setattr(attention_program, "_SHORTEST_SPLIT", 32)
+    case = case_of((2,), (4,), keys, 32, 32, masked=masked, bias=True)
+    found = check(case, GPU | {"compute_units": 8})
+    assert is_by_teams(found)
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("masked", [-np.inf, LEAST])
+def test_rows_that_see_nothing(masked: float) -> None:
+    case = case_of((2,), (2,), 20, 32, 32, bias=True, masked=masked)
+    args = arguments(graph_of(case))
+    args[3][:] = masked
+    assert is_by_teams(check(case, GPU, args))
+
+
+@pytest.mark.parametrize("masked", [-np.inf, LEAST])
+def test_keys_that_no_row_sees_are_not_read(masked: float) -> None:
+    case = case_of((2,), (2,), 40, 32, 32, masked=masked)
+    graph = graph_of(case)
+    args = arguments(graph)
+    for x in args[1:3]:
+        x[:, 8:] = np.nan
+    program = plan_graph(graph, GPU)
+    assert is_by_teams(kernels(program))
+    (found,) = run_program(graph, program, args)
+    args[1][:, 8:] = args[2][:, 8:] = 0
+    (wanted,) = evaluate_all(graph, *args).results
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+def test_an_infinite_last_value_is_taken_once() -> None:
+    """Lanes without a key of their own load the last one."""
+    case = case_of((1,), (1,), 1, 32, 32)
+    args = arguments(graph_of(case))
+    args[2][:, -1, 0] = np.inf
+    assert is_by_teams(check(case, GPU, args))
+
+
+@pytest.mark.parametrize("head", [32, 64, 80, 128, 256])
+@pytest.mark.parametrize("keys", [1, 1024, 8192])
+def test_heads_of_models_are_planned_for_wide_devices(head: int, keys: int) -> None:
+    case = case_of((8,), (4,), keys, head, head, dtype=dtypes.bfloat16)
+    program = plan_graph(graph_of(case), WIDE_GPU)
+    assert is_by_teams(kernels(program))
+    assert len(program.dispatches) == (2 if keys > 2048 else 1)
