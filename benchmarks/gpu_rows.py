@@ -5,7 +5,6 @@ A library is a module with `numpy`, `lax`, `nn`, `jit` and `device_put`: poot, o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -16,15 +15,10 @@ import numpy as np
 
 import models
 from cases import chain, softmax
-
-WARM_UP_SECONDS = 0.5
-ROUNDS = 7
+from gpu import CALLS, Start, seconds
 
 # What is right, in f64 if the arrays are.
 NUMPY = SimpleNamespace(numpy=np, lax=SimpleNamespace(rsqrt=lambda x: 1 / np.sqrt(x)))
-
-# Starts one call, and gives what waits for its end.
-Start = Callable[[], Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +31,13 @@ class Row:
     start: Callable[[Any], Start]
     # The figure of so many seconds a call.
     figure: Callable[[float], float]
-    calls: int = 10
+    calls: int = CALLS
     # Whether each call is waited for.
     waits: bool = False
 
-    @property
-    def lower_is_better(self) -> bool:
-        return self.unit in ("us", "ms", "s")
-
-
-def seconds(row: Row, start: Start) -> float:
-    """The median seconds of one of `row.calls` calls, the card warm."""
-    began = time.perf_counter()
-    while time.perf_counter() - began < WARM_UP_SECONDS:
-        start()()
-    rounds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        for _ in range(row.calls):
-            wait = start()
-            if row.waits:
-                wait()
-        wait()
-        rounds.append((time.perf_counter() - began) / row.calls)
-    return sorted(rounds)[ROUNDS // 2]
+    def measure(self, library: Any) -> float:
+        """The row's figure under a library."""
+        return self.figure(seconds(self.start(library), self.calls, self.waits))
 
 
 def _tera(amount: float) -> Callable[[float], float]:

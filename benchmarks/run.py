@@ -23,7 +23,7 @@ import jax
 import poot
 from compile_time import in_new_processes
 from gpu import copy_ceiling
-from gpu_rows import Row, rows, seconds
+from gpu_rows import Row, rows
 from poot.interpreters.backend import backend
 
 # What poot aims at, in the units of the rows.
@@ -61,7 +61,7 @@ def measured(wanted: dict[str, Row], library) -> tuple[dict[str, float], int]:
     figures: dict[str, float] = {}
     for name, row in wanted.items():
         try:
-            figures[name] = row.figure(seconds(row, row.start(library)))
+            figures[name] = row.measure(library)
             print(f"{library.__name__:5} {name}: {figures[name]:.3f} {row.unit}")
         except Exception:
             traceback.print_exc()

@@ -273,3 +273,10 @@ def integers(q, k, v):
 def shares_cast_twice(q, k, v):
     shares = softmax(products(q, k))
     return shares.astype(jnp.float16).astype(jnp.float32) @ v
+
+
+@near_miss(Reason.OTHER_DTYPE, "a cast to %11 rounds once more")
+def means_cast_before_they_are_divided(q, k, v):
+    powers = powers_of(products(q, k))
+    sums = powers.astype(jnp.bfloat16) @ v.astype(jnp.bfloat16)
+    return sums.astype(jnp.float32) / powers.sum(-1, keepdims=True)

@@ -12,13 +12,14 @@ import numpy as np
 import poot
 import poot.numpy as jnp
 from poot import nn
+from poot.core import dtypes
 
 B, T, H, K, D = 2, 9, 4, 2, 8
 SCALE = 1 / math.sqrt(D)
 HEADS = (B, H, T, D)
 TOKENS = (B, T, H, D)
 GROUPED = (B, T, K, D)
-BF16 = jnp.bfloat16
+BF16 = dtypes.bfloat16.numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,7 @@ class Spelling:
         return [
             shape
             if isinstance(shape, int)
-            else jnp.asarray(random.standard_normal(shape).astype(np.float32)).astype(
-                self.dtype
-            )
+            else random.standard_normal(shape).astype(np.float32).astype(self.dtype)
             for shape in self.shapes
         ]
 
@@ -290,3 +289,11 @@ def wide_softmax(q, k, v):
 def wide_products(q, k, v):
     scores = products(q.astype(jnp.float32), k.astype(jnp.float32)) * SCALE
     return (nn.softmax(scores) @ v.astype(jnp.float32)).astype(q.dtype)
+
+
+@spelling(HEADS, HEADS, HEADS, dtype=BF16)
+def narrow_powers_divided_late(q, k, v):
+    scores = (products(q, k) * SCALE).astype(jnp.float32)
+    powers = jnp.exp(scores - scores.max(-1, keepdims=True))
+    total = powers.sum(-1, keepdims=True).astype(q.dtype)
+    return (powers.astype(q.dtype) @ v) / total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,19 @@ from tests.backends import device_backend
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
 
+@pytest.fixture(autouse=True)
+def on_the_device() -> Iterator[None]:
+    use_backend(device_backend())
+    poot.clear_caches()
+    try:
+        yield
+    finally:
+        poot.clear_caches()
+        use_backend(None)
+
+
 def run(function: Any, *arguments: Any) -> tuple[Any, Any]:
     """What a function gives on the device, and what its graph means."""
-    use_backend(device_backend())
     jitted = poot.jit(function)
     graph = jitted.trace(*arguments).graph
     given = [x if isinstance(x, int) else np.asarray(x) for x in arguments]
@@ -40,7 +51,6 @@ def test_one_launch_serves_every_position() -> None:
     """Of a cache no more is read than is filled; the rest may be anything."""
     (spelling,) = (s for s in SPELLINGS if str(s) == "decode_step")
     q, k, v, _ = spelling.arguments()
-    use_backend(device_backend())
     jitted = poot.jit(spelling.function)
     for position in (0, 8, 39):
         keys, values = (np.array(x) for x in (k, v))
@@ -63,7 +73,6 @@ def test_report() -> None:
         return poot.nn.softmax(q @ v.T / 2) @ v, shares @ v, shares
 
     q, k, v = (np.ones((9, 4), np.float32) for _ in range(3))
-    use_backend(device_backend())
     report = str(poot.jit(both).lower(q, k, v).compile().report())
     assert "find_attention (reassociating: softmax(score(q kᵀ)) v" in report
     assert "fired 1 times" in report

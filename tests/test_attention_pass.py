@@ -18,7 +18,7 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.attention import FIND_ATTENTION, find_attention
 from poot.lowering.passes.driver import run_passes
 from tests.attention_near_misses import NEAR_MISSES, NearMiss
-from tests.attention_spellings import SPELLINGS, Spelling
+from tests.attention_spellings import SPELLINGS, Spelling, products, softmax
 
 
 def lowered(graph: Graph) -> Graph:
@@ -82,25 +82,167 @@ def test_a_transpose_of_the_means_joins() -> None:
         assert [type(eqn.op) for eqn in after.eqns] == ops, str(after)
 
 
-def test_masks_that_layers_share_are_computed_by_each() -> None:
-    """Index arithmetic joins every kernel; other shared masks are read."""
+def operands_of(function: Any, *given: Any) -> list[list[str]]:
+    """The types of the operands of each attention that a function becomes."""
+    after = lowered(poot.jit(function).trace(*given).graph)
+    return [
+        [str(after.type(operand)) for operand in eqn.inputs]
+        for eqn in after.eqns
+        if isinstance(eqn.op, Attention)
+    ]
 
-    def layers(q, k, v, given):
-        mask = jnp.arange(9)[:, None] >= jnp.arange(9)
-        other = given[:, None] * given > 0
-        for _ in range(2):
-            scores = jnp.where(mask & other, q @ jnp.swapaxes(k, -1, -2), -jnp.inf)
-            q = poot.nn.softmax(scores) @ v
-        return q
 
-    given = [np.ones((3, 9, 4), np.float32) for _ in range(3)]
-    graph = poot.jit(layers).trace(*given, np.ones(9, np.float32)).graph
-    after = lowered(graph)
-    found = attentions(after)
-    assert len(found) == 2
-    for op in found:
-        (_, *extras) = op.score.input_types
-        assert [str(type) for type in extras] == ["bool[9,9]"]
+def square(sizes: tuple[int, ...] = (3, 9, 4)) -> list[Any]:
+    return [np.ones(sizes, np.float32) for _ in range(3)]
+
+
+def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = jnp.where(mask, q @ jnp.swapaxes(k, -1, -2), -jnp.inf)
+    return poot.nn.softmax(scores) @ v
+
+
+MARKS = np.ones(9, np.float32)
+ROUND = np.int32(3)
+EXTRAS: dict[str, tuple[Any, list[Any], list[str], int]] = {
+    "index arithmetic that layers share": (
+        lambda q, k, v: attend(
+            attend(q, k, v, jnp.arange(9)[:, None] >= jnp.arange(9)),
+            k,
+            v,
+            jnp.arange(9)[:, None] >= jnp.arange(9),
+        ),
+        [],
+        [],
+        2,
+    ),
+    "with a number": (
+        lambda q, k, v, n: attend(
+            attend(q, k, v, jnp.arange(9) <= n + 1), k, v, jnp.arange(9) <= n + 1
+        ),
+        [ROUND],
+        ["i32[]"],
+        2,
+    ),
+    "too much of it": (
+        lambda q, k, v: attend(
+            attend(q, k, v, much_index_arithmetic()), k, v, much_index_arithmetic()
+        ),
+        [],
+        ["bool[9]"],
+        2,
+    ),
+    "other arithmetic that layers share": (
+        lambda q, k, v, m: attend(attend(q, k, v, m > 0), k, v, m > 0),
+        [MARKS],
+        ["bool[9]"],
+        2,
+    ),
+    "other arithmetic of one layer": (
+        lambda q, k, v, m: attend(q, k, v, m * m > 0),
+        [MARKS],
+        ["f32[9]"],
+        1,
+    ),
+    "arithmetic that is returned": (
+        lambda q, k, v, m: (attend(q, k, v, m > 0), m > 0),
+        [MARKS],
+        ["bool[9]"],
+        1,
+    ),
+    "a sum": (
+        lambda q, k, v, m: attend(q, k, v, jnp.cumsum(m) > 2),
+        [MARKS],
+        ["f32[9]"],
+        1,
+    ),
+    "what is taken by an index": (
+        lambda q, k, v, m: attend(q, k, v, jnp.take(m, jnp.arange(9) // 2) > 2),
+        [MARKS],
+        ["f32[9]"],
+        1,
+    ),
+    "index arithmetic taken by an index": (
+        lambda q, k, v, n: attend(
+            q, k, v, jnp.take(jnp.arange(9) > n, jnp.arange(9) // 2)
+        ),
+        [ROUND],
+        ["bool[9]"],
+        1,
+    ),
+    "random bits": (
+        lambda q, k, v: attend(
+            q, k, v, poot.random.bernoulli(poot.random.key(1), 0.5, (9, 9))
+        ),
+        [],
+        ["u32[9,9]"] * 2,
+        1,
+    ),
+}
+
+
+def much_index_arithmetic() -> Any:
+    place = jnp.arange(9)
+    for number in range(40):
+        place = place * 3 - number
+    return place > 2
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_extras(name: str) -> None:
+    """What the kernel computes for itself beside the products, and what it reads."""
+    function, more, extras, count = EXTRAS[name]
+    found = operands_of(function, *square(), *more)
+    assert [types[3:] for types in found] == [extras] * count
+
+
+def test_repeats_are_not_read() -> None:
+    """Operands are what heads are repeated from, by axes inside or in front."""
+
+    def leading(q, k, v):
+        k, v = (jnp.broadcast_to(x, (1, 3, 9, 4)) for x in (k, v))
+        return softmax(products(q[None], k)) @ v
+
+    given = [np.ones(shape, np.float32) for shape in ((3, 9, 4), (9, 4), (9, 4))]
+    assert operands_of(leading, *given) == [["f32[3,9,4]", "f32[9,4]", "f32[9,4]"]]
+    by_name = {str(spelling): spelling for spelling in SPELLINGS}
+    for name in ("repeated_heads", "broadcast_heads", "library_call"):
+        spelling = by_name[name]
+        ((_, k, v, *_),) = operands_of(spelling.function, *spelling.arguments())
+        assert k == v == "f32[2,2,9,8]"
+
+
+def test_casts() -> None:
+    """Operands are read in the dtype that a cast only widened."""
+
+    def cast(given: Any, wide: Any) -> Any:
+        def function(q, k, v):
+            q, k, v = (x.astype(given) for x in (q, k, v))
+            return softmax(products(q.astype(wide), k.astype(wide))) @ v.astype(wide)
+
+        return function
+
+    for given, wide, dtype in (
+        (jnp.bfloat16, jnp.float32, "bf16"),
+        (jnp.float16, jnp.float32, "f16"),
+        (jnp.float16, jnp.bfloat16, "bf16"),
+        (jnp.int32, jnp.float32, "f32"),
+    ):
+        found = operands_of(cast(given, wide), *square())
+        assert found == [[f"{dtype}[3,9,4]"] * 3]
+
+    def apart(q, k, v):
+        q, k = q.astype(jnp.bfloat16), k.astype(jnp.float16)
+        return softmax(products(q.astype(jnp.float32), k.astype(jnp.float32))) @ v
+
+    assert operands_of(apart, *square()) == [["f32[3,9,4]"] * 3]
+
+    def one(q, k, v):
+        k = jnp.broadcast_to(k.astype(jnp.bfloat16).astype(jnp.float32), (3, 9, 4))
+        return softmax(products(q, k)) @ v
+
+    given = [np.ones(shape, np.float32) for shape in ((3, 9, 4), (9, 4), (3, 9, 4))]
+    ((q, k, _),) = operands_of(one, *given)
+    assert (q, k) == ("f32[3,9,4]", "f32[3,9,4]")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,6 @@ from poot.lowering.passes.attention_roles import (
     plain_source,
     sides_of,
     source_of,
-    uncast,
 )
 from poot.lowering.passes.attention_score import Slice, path_axes
 from poot.lowering.passes.attention_softmax import Declined, Facts, Softmax
@@ -68,6 +68,7 @@ class Match:
         self.axes: dict[ValueId, Axes] = {}
         self._sizes: dict[str, Sizes] = {}
         self._sees: Callable[..., Source] = source_of
+        self._casts = True
         self._sources: dict[str, Source] = {}
         try:
             self._check_dtypes()
@@ -76,14 +77,16 @@ class Match:
             raise self._other_axes() from None
 
     def _find(self) -> Roles:
-        """The roles, with keys and values as repeats of others, or as they are."""
-        try:
-            return self._seen_by(source_of)
-        except NoAxes:
-            return self._seen_by(plain_source)
+        """The roles, with operands as near to what they are made of as can be."""
+        for sees, casts in itertools.product((source_of, plain_source), (True, False)):
+            try:
+                return self._seen_by(sees, casts)
+            except NoAxes:
+                continue
+        raise NoAxes
 
-    def _seen_by(self, sees: Callable[..., Source]) -> Roles:
-        self._sees, self._sizes = sees, {}
+    def _seen_by(self, sees: Callable[..., Source], casts: bool) -> Roles:
+        self._sees, self._casts, self._sizes = sees, casts, {}
         for _ in range(_MOST_SPLITS):
             try:
                 return self._roles()
@@ -125,6 +128,8 @@ class Match:
         k_side = self._side_of(key, sides)
         q, q_names = self._query(sides, 1 - k_side)
         k, k_names = self._keys(sides, k_side, key)
+        if self.graph.type(q.root).dtype is not self.graph.type(k.root).dtype:
+            raise NoAxes
         v, v_names, result = self._values(weights, key)
         seen = {
             name
@@ -159,8 +164,8 @@ class Match:
         return side
 
     def _query(self, sides: Sides, side: int) -> tuple[Source, Mapping[Atom, Atom]]:
-        value = self._uncast(side)
-        q = plain_source(self.facts, value, self._sizes.get("q"))
+        value = _value(self.product.inputs[side])
+        q = plain_source(self.facts, value, self._sizes.get("q"), self._casts)
         self._sources["q"] = q
         first = len(sides.batch[0]) + (len(sides.free[0]) if side else 0)
         pairs = zip(
@@ -180,7 +185,8 @@ class Match:
     def _keys(
         self, sides: Sides, side: int, key: Atom
     ) -> tuple[Source, Mapping[Atom, Atom]]:
-        k = self._sees(self.facts, self._uncast(side), self._sizes.get("k"))
+        value = _value(self.product.inputs[side])
+        k = self._sees(self.facts, value, self._sizes.get("k"), self._casts)
         self._sources["k"] = k
         names = self._lone(k, sides.contracted[side], FEATURE)
         names |= self._lone(k, sides.free[side], key)
@@ -197,8 +203,8 @@ class Match:
             raise NoAxes
         if weights[sides.contracted[side][0]] != (key,):
             raise NoAxes
-        value = uncast(self.facts, _value(self.mean.inputs[other]))
-        v = self._sees(self.facts, value, self._sizes.get("v"))
+        value = _value(self.mean.inputs[other])
+        v = self._sees(self.facts, value, self._sizes.get("v"), True)
         self._sources["v"] = v
         names = self._lone(v, sides.free[other], FEATURE)
         names |= self._lone(v, sides.contracted[other], key)
@@ -219,13 +225,6 @@ class Match:
         if len(own) > 1 or any(source.is_repeat(atom) for atom in own):
             raise NoAxes
         return dict.fromkeys(own, name)
-
-    def _uncast(self, side: int) -> ValueId:
-        """An operand of the products before casts that only widen both alike."""
-        values = [_value(operand) for operand in self.product.inputs]
-        inner = [uncast(self.facts, value) for value in values]
-        alike = self.graph.type(inner[0]).dtype is self.graph.type(inner[1]).dtype
-        return inner[side] if alike else values[side]
 
     # --- moves --------------------------------------------------------------
 

@@ -21,6 +21,9 @@ from poot.lowering.passes.attention_softmax import Facts
 FEATURE: Atom = (-1, 0)
 # Axes that a repeat makes, beside those of what it repeats.
 _REPEATS = -2
+_VIEWS = (Reshape, Transpose)
+_REPEATING = (Broadcast, *_VIEWS)
+_NARROW = (dtypes.float16, dtypes.bfloat16)
 # The sizes of the atoms of each axis.
 Sizes = list[list[int]]
 
@@ -89,36 +92,61 @@ class Source:
         return atom[0] <= _REPEATS
 
 
-def plain_source(facts: Facts, value: ValueId, sizes: Sizes | None) -> Source:
-    """An operand before it was transposed, with the `sizes` of its atoms, if known."""
-    return _through(facts.graph, value, _moves(facts, value, (Transpose,)), sizes)
+def plain_source(
+    facts: Facts, value: ValueId, sizes: Sizes | None, casts: bool
+) -> Source:
+    """An operand before it was transposed, with the `sizes` of its atoms, if known.
+
+    With `casts` also before it was cast to a wider dtype, which changes no product.
+    """
+    return _seen(facts, value, sizes, _moves(facts, value, _VIEWS, casts))
 
 
-def source_of(facts: Facts, value: ValueId, sizes: Sizes | None) -> Source:
-    """An operand as repeats of what it is made of, if it is."""
+def source_of(facts: Facts, value: ValueId, sizes: Sizes | None, casts: bool) -> Source:
+    """The same as repeats of what it is made of, if it is."""
+    return _seen(facts, value, sizes, _moves(facts, value, _REPEATING, casts))
+
+
+def _seen(
+    facts: Facts, value: ValueId, sizes: Sizes | None, moves: list[int]
+) -> Source:
+    """Before the moves, but for those of which there is nothing to gain."""
     graph = facts.graph
-    moves = _moves(facts, value, (Broadcast, Reshape, Transpose))
     count = 0
     for number, index in enumerate(moves):
         eqn = graph.eqns[index]
         is_repeat = graph.type(eqn.inputs[0]).size < graph.type(eqn.out).size
-        if is_repeat or (count == number and isinstance(eqn.op, Transpose)):
+        is_first = count == number and isinstance(eqn.op, Transpose)
+        if is_repeat or is_first or isinstance(eqn.op, Cast):
             count = number + 1
     return _through(graph, value, moves[:count], sizes)
 
 
-def _moves(facts: Facts, value: ValueId, ops: tuple[type[Op], ...]) -> list[int]:
+def _moves(
+    facts: Facts, value: ValueId, ops: tuple[type[Op], ...], casts: bool
+) -> list[int]:
     """The moves of these ops that made a value, last first."""
     found: list[int] = []
     while True:
         eqn = facts.eqn(value)
-        if eqn is None or not isinstance(eqn.op, ops):
+        if eqn is None:
+            return found
+        is_cast = casts and _widens(facts.graph, eqn)
+        if not is_cast and not isinstance(eqn.op, ops):
             return found
         (source,) = eqn.inputs
         if isinstance(source, Scalar):
             return found
         found.append(facts.makers[value])
         value = source
+
+
+def _widens(graph: Graph, eqn: Eqn) -> bool:
+    """Whether it is a cast that changes no number, to what sums are made in."""
+    if not isinstance(eqn.op, Cast):
+        return False
+    given, made = graph.type(eqn.inputs[0]).dtype, graph.type(eqn.out).dtype
+    return given in _NARROW and made is dtypes.float32
 
 
 def _through(
@@ -242,16 +270,3 @@ def _reshaped(
     if edit.type(value).shape == shape:
         return value
     return edit.emit(Reshape(shape), (value,), at)[0]
-
-
-def uncast(facts: Facts, value: ValueId) -> ValueId:
-    """What a value was before a cast that only widened it."""
-    eqn = facts.eqn(value)
-    if eqn is None or not isinstance(eqn.op, Cast):
-        return value
-    (source,) = eqn.inputs
-    assert not isinstance(source, Scalar)
-    given = facts.graph.type(source).dtype
-    wide = facts.graph.type(value).dtype
-    narrow = (dtypes.float16, dtypes.bfloat16)
-    return source if given in narrow and wide is dtypes.float32 else value
