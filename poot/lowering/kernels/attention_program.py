@@ -34,8 +34,8 @@ _GROUPS_PER_UNIT = 16
 _TEAM_PARTS = 8
 _TEAM_SUMS = 64
 _TEAM_LOADS = 32
-_MOST_AHEAD = 4
-_MOST_TEAMS = 32
+_MOST_AHEAD = 2
+_MOST_TEAMS = 64
 # Up to so many keys are not split: a second launch takes longer.
 _UNSPLIT_KEYS = 2048
 # A split has at least so many keys.
