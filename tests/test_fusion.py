@@ -596,3 +596,19 @@ def test_ways_of_groups_that_are_joined_count_once_each():
         "Fused",
     ]
     assert declined(log, ABSORB_PRODUCER)["%1"] is Reason.RECOMPUTE
+
+
+def test_a_view_has_no_place_in_the_order():
+    """%1 is stored behind the view of it, in front of what reads that."""
+    graph = graph_of("""
+        device %0: f32[64,64]
+        %1: f32[64,64] = unary[op=exp](%0)
+        %2: f32[64,64] = transpose[perm=(1, 0)](%1)
+        %3: f32[64,64] = matmul[out=none](%0, %0)
+        %4: f32[64,64] = binary[op=add](%1, %3)
+        %5: f32[64,64] = matmul[out=none](%2, %0)
+        result %4
+        result %5
+    """)
+    _, (log,) = apply(graph, fuse_pointwise)
+    assert fired(log, SHARE_PRODUCER) == ["%1"]
