@@ -463,3 +463,23 @@ def test_what_columns_of_rows_take(shape: str, wanted: Fit | Reason):
     """)
     fitter = Fitter(graph, Domain((2, 2), 8))
     assert fitter.fit(graph.eqns[0], {0: ROW}) == wanted
+
+
+def test_what_another_row_program_only_has_in_another_shape_is_not_read():
+    """%3 is stored by the first program, and %2 nowhere."""
+    graph = graph_of("""
+        device %0: f32[2,2,8]
+        device %1: f32[1,1]
+        %2: f32[2,2,8] = unary[op=exp](%0)
+        %3: f32[4,8] = reshape[shape=(4, 8)](%2)
+        %4: f32[4,8] = unary[op=neg](%3)
+        %5: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%4)
+        %6: f32[4,1] = matmul[out=none](%5, %1)
+        %7: f32[4,8] = binary[op=mul](%3, %6)
+        %8: f32[4] = reduce[op=sum, axis=1, keepdim=false](%7)
+        result %8
+    """)
+    after, _ = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "matmul", "fused_row"]
+    first, second = (eqn for eqn in after.eqns if isinstance(eqn.op, FusedRow))
+    assert first.outs[0] in second.inputs

@@ -330,6 +330,22 @@ def test_a_large_block_is_computed_once():
     assert (entry.rewrite, entry.reason) == (ABSORB_UPDATE, Reason.RECOMPUTE)
 
 
+def test_what_a_block_is_a_view_of_is_computed_once():
+    rows = SMALL // 4 + 1
+    graph = graph_of(f"""
+        state %0: f32[2,{rows},4]
+        device %1: f32[{rows},4]
+        slot %2: i32[] kind "pos"
+        %3: f32[{rows},4] = unary[op=neg](%1)
+        %4: f32[1,{rows},4] = reshape[shape=(1, {rows}, 4)](%3)
+        %5: f32[2,{rows},4] = dynamic_update_slice(%0, %4, %2, 0:i32, 0:i32)
+        next %0 = %5
+        result %3
+    """)
+    _, entry = ops_after(graph)
+    assert (entry.rewrite, entry.reason) == (ABSORB_UPDATE, Reason.RECOMPUTE)
+
+
 @pytest.mark.parametrize(
     ("dtype", "width", "fits"),
     [("f32", 1, True), ("f16", 3, False), ("bf16", 2, True), ("u8", 6, False)],
