@@ -10,6 +10,7 @@ import pytest
 
 import poot
 import poot.numpy as jnp
+from poot import lax
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.kernels.attention_bounds import Bounds, find_bounds
 
@@ -136,6 +137,29 @@ FOUND: dict[str, tuple[Callable[..., Any], float, list[int], list[int]]] = {
         [0] * T,
         [t + 1 for t in ROWS],
     ),
+    "places of the whole shape": (
+        lambda s: jnp.where(
+            lax.broadcasted_iota(jnp.int32, s.shape, 2)
+            <= lax.broadcasted_iota(jnp.int32, s.shape, 1),
+            s,
+            NONE,
+        ),
+        NONE,
+        [0] * T,
+        [t + 1 for t in ROWS],
+    ),
+    "rounded to infinity": (
+        lambda s: jnp.where(key() <= query(), s, LEAST).astype(jnp.bfloat16),
+        NONE,
+        [0] * T,
+        [t + 1 for t in ROWS],
+    ),
+    "moved masks": (
+        lambda s: jnp.where((key() <= query())[None], s, NONE),
+        NONE,
+        [0] * T,
+        [t + 1 for t in ROWS],
+    ),
     "position": (
         lambda s: jnp.where(key() <= jnp.sum(jnp.arange(4)), s, NONE),
         NONE,
@@ -210,6 +234,9 @@ NOT_FOUND: dict[str, Callable[..., Any]] = {
     "either": lambda s: jnp.where((key() <= query()) | (key() == 3), s, NONE),
     "negated both": lambda s: jnp.where((key() > query()) & (key() > 3), NONE, s),
     "masked by another score": lambda s: jnp.where(key() <= query(), s, s - 1e9),
+    "of another tensor": lambda s: jnp.where(
+        jnp.arange(S) <= jnp.arange(T)[:, None] * jnp.arange(S), s, NONE
+    ),
     "multiples": lambda s: jnp.where(key() * 2 <= query(), s, NONE),
 }
 

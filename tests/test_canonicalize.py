@@ -455,6 +455,11 @@ NEAR_MISSES = [
         (CAST, Reason.ROUNDED, "i8 to f32 to u8 saturates, i8 to u8 wraps"),
     ),
     (
+        "%0: f8e8m0[64]; %1: f16[64] = cast[to=f16](%0); "
+        "%2: f8e8m0[64] = cast[to=f8e8m0](%1)",
+        (CAST, Reason.ROUNDED, "f8e8m0 to f16 to f8e8m0"),
+    ),
+    (
         "%0: f16[64]; %1: bf16[64] = cast[to=bf16](%0); %2: f16[64] = cast[to=f16](%1)",
         (CAST, Reason.ROUNDED, "f16 to bf16 to f16"),
     ),
@@ -486,6 +491,9 @@ UNLIKE = [
     f"{I}; %1: i32[2,64] = binary[op=shl](0:i32, %0)",
     f"{I}; %1: i32[2,64] = binary[op=div](%0, %0)",
     f"{I}; %1: i32[2,64] = binary[op=max](%0, 0:i32)",
+    f"{I}; %1: i32[2,64] = binary[op=div](%0, 8:i32)",
+    "%0: f32[2,3] and %1: f32[2,5]; %2: f32[2,8] = concat[axis=1](%0, %1); "
+    "%3: f32[2,0] = slice[axis=1, start=1, end=1, stride=2](%2)",
     f"{I}; %1: i32[2,64] = unary[op=neg](%0); %2: i32[2,64] = unary[op=abs](%1)",
     f"{X}; %1: f32[2,64] = unary[op=abs](%0); %2: f32[2,64] = unary[op=neg](%1)",
     f"{X}; %1: f32[2,64] = binary[op=div](%0, 0.0:f32)",

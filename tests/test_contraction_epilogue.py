@@ -19,6 +19,7 @@ from poot.lowering.passes.contraction_epilogue import (
     EPILOGUE_SOURCE,
     contraction_epilogue,
 )
+from poot.lowering.passes.contraction_growth import MOST_STEPS
 from poot.lowering.passes.driver import Numerics, Reason, run_passes
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.program import Copy
@@ -264,6 +265,25 @@ def test_the_work_of_an_epilogue_is_limited():
     after, (log,) = apply(graph_of(DENSE + lines), contraction_epilogue)
     assert list(declined(log, EPILOGUE).values()) == [Reason.SIZE_LIMIT]
     assert len(composites(after)) == 1
+
+
+def test_what_another_epilogue_computes_is_no_source():
+    steps = "\n".join(
+        f"%{5 + n}: f32[3,8] = unary[op=neg](%{4 + n if n else 2})"
+        for n in range(MOST_STEPS)
+    )
+    last = 4 + MOST_STEPS
+    graph = graph_of(f"""{DENSE}
+        device %3: f32[3,5]
+        device %4: f32[5,8]
+        {steps}
+        %{last + 1}: f32[3,8] = matmul[out=none](%3, %4)
+        %{last + 2}: f32[3,8] = binary[op=add](%{last + 1}, %{last})
+        result %{last + 2}
+    """)
+    after, (log,) = apply(graph, contraction_epilogue)
+    assert not log.fired(EPILOGUE_SOURCE)
+    assert [len(op.body.eqns) for op in composites(after)] == [MOST_STEPS, 1]
 
 
 def test_empty_results_are_no_candidates():

@@ -129,6 +129,7 @@ def test_a_contraction_is_of_one_pair_only():
     """)
     after, logs = apply(graph, gated, contraction_epilogue)
     assert fired(logs[0], GATED) == ["%4"]
+    assert declined(logs[0], GATED) == {"%7": Reason.TAKEN}
     assert names(after) == ["matmul", "contraction_epilogue"]
 
 
@@ -226,6 +227,38 @@ def test_contractions_that_stay_apart(name: str):
     assert declined(log, HORIZONTAL) == reasons
     wanted = {"too many": 2}.get(name)
     assert (after == graph) if wanted is None else (len(after.eqns) == wanted)
+
+
+def test_views_of_weights_may_stand_behind_what_reads_the_first():
+    graph = graph_of(f"""{INPUTS}
+        device %3: f32[8,4]
+        %4: f32[3,8] = matmul[out=none](%0, %1)
+        %5: f32[3] = reduce[op=max, axis=1, keepdim=false](%4)
+        %6: f32[4,8] = transpose[perm=(1, 0)](%3)
+        %7: f32[3,8] = matmul[out=none](%0, %6)
+        result %5
+        result %7
+    """)
+    after, (log,) = apply(graph, horizontal)
+    assert fired(log, HORIZONTAL) == ["%7"]
+    assert sorted(names(after)) == ["contraction_epilogue", "reduce", "transpose"]
+
+
+def test_a_group_stays_open_while_others_take_other_axes():
+    graph = graph_of(f"""
+        device %0: f32[4,4]
+        device %1: f32[4,8]
+        %2: f32[4,8] = {dot_general("(1)", "(0)")}(%0, %1)
+        %3: f32[4,8] = {dot_general("(0)", "(0)")}(%0, %1)
+        %4: f32[4,4] = {dot_general("(1)", "(0)")}(%0, %0)
+        result %2
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, horizontal)
+    assert declined(log, HORIZONTAL) == {"%3": Reason.OTHER_LHS}
+    assert fired(log, HORIZONTAL) == ["%4"]
+    assert names(after) == ["contraction_epilogue", "dot_general"]
 
 
 def test_operands_of_a_launch_are_limited():

@@ -200,6 +200,17 @@ def test_weights_side_by_side_along_k_take_few_workgroups():
     assert list(declined(logs[-1], PROLOGUE).values()) == [Reason.RECOMPUTE]
 
 
+def test_views_of_weights_count_as_they_are_stored():
+    graph = graph_of(f"""{rows(4, 600)}
+        device %5: f32[500,600]
+        %6: f32[600,500] = transpose[perm=(1, 0)](%5)
+        %7: f32[4,500] = matmul[out=none](%4, %6)
+        result %7
+    """)
+    after, _ = apply(graph, *PASSES)
+    assert names(after) == ["transpose", "contraction_epilogue"]
+
+
 def test_rows_that_no_contraction_reads_are_no_candidates():
     graph = graph_of(f"{rows(2, 8)}\nresult %4")
     after, (*_, log) = apply(graph, *PASSES)

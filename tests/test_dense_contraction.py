@@ -148,6 +148,15 @@ FIRES = {
         """,
         ["reshape", "grouped_dense_contraction"],
     ),
+    "a literal": (
+        f"""
+        device %0: bf16[3,4]
+        %1: f32[3,4] = cast[to=f32](%0)
+        %2: f32[3,4] = {dot_general("()", "()")}(%1, 2.0:f32)
+        result %2
+        """,
+        ["dense_contraction"],
+    ),
     "rows of a table": (
         """
         device %0: bf16[9,4]
@@ -286,6 +295,20 @@ UNTOUCHED = {
     "no blocks": f"""
         device %0: f32[2,3,4]
         device %1: f32[5,8]
+        %2: f32[2,5,4] = reshape[shape=(2, 5, 4)](%1)
+        %3: f32[2,3,5] = {BATCHED}(%0, %2)
+        result %3
+    """,
+    "blocks along k": f"""
+        device %0: f32[2,3,5]
+        device %1: f32[10,4]
+        %2: f32[2,5,4] = reshape[shape=(2, 5, 4)](%1)
+        %3: f32[2,3,4] = {dot_general("(2)", "(1)", "(0)")}(%0, %2)
+        result %3
+    """,
+    "blocks of other blocks": f"""
+        device %0: f32[2,3,4]
+        device %1: f32[2,4,5]
         %2: f32[2,5,4] = reshape[shape=(2, 5, 4)](%1)
         %3: f32[2,3,5] = {BATCHED}(%0, %2)
         result %3

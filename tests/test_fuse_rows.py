@@ -6,6 +6,7 @@ import pytest
 
 from poot.core.builder import Builder
 from poot.core.dtypes import float32
+from poot.core.equation import Operand
 from poot.core.graph import Graph
 from poot.core.ops.composite import FusedRow
 from poot.core.ops.elementwise import Binary, BinaryOp
@@ -14,7 +15,8 @@ from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Numerics, Reason
+from poot.lowering.passes.cost import CHEAP
+from poot.lowering.passes.driver import Log, Numerics, Reason
 from poot.lowering.passes.fuse_rows import (
     EXTEND_ROWS,
     PRECEDE_ROWS,
@@ -22,6 +24,7 @@ from poot.lowering.passes.fuse_rows import (
     START_ROWS,
     fuse_rows,
 )
+from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.rows import LONG_ROW
 from tests.pass_harness import (
@@ -219,6 +222,23 @@ def test_an_expensive_column_value_is_computed_once():
     assert launches(after) == ["unary", "fused_row"]
 
 
+def test_column_values_are_computed_again_up_to_a_price_of_all():
+    chain = "\n".join(
+        f"%{2 + n}: f32[256] = unary[op=neg](%{1 + n})" for n in range(CHEAP + 1)
+    )
+    graph = graph_of(f"""
+        device %0: f32[512,256]
+        device %1: f32[256]
+        {chain}
+        %11: f32[512,256] = binary[op=mul](%0, %10)
+        %12: f32[512] = reduce[op=max, axis=1, keepdim=false](%11)
+        result %12
+    """)
+    log = Log()
+    fuse_rows.run(graph, INFO, log)
+    assert declined(log, REPEAT_IN_ROWS) == {"%2": Reason.RECOMPUTE}
+
+
 def test_a_column_value_that_others_read_is_stored():
     graph = graph_of("""
         device %0: f32[4,8]
@@ -329,3 +349,137 @@ def test_what_waits_for_an_equation_behind_a_reader():
     after, _ = apply(graph, fuse_rows)
     assert [type(eqn.op) for eqn in after.eqns].count(FusedRow) == 2
     assert not any(eqn.op.name in ("binary", "unary") for eqn in after.eqns)
+
+
+def test_what_stands_between_the_group_and_an_equation_joins_first():
+    """%8 waits for %7, which reads %2, which only a value of the group brought in."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,1]
+        %2: f32[4,1] = unary[op=exp](%1)
+        %3: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %4: f32[4,1] = binary[op=mul](%3, %2)
+        %5: f32[4] = reshape[shape=(4)](%4)
+        %6: f32[1] = reduce[op=sum, axis=0, keepdim=true](%5)
+        %7: f32[4,1] = unary[op=neg](%2)
+        %8: f32[4,1] = binary[op=div](%7, %3)
+        %9: f32[4,8] = binary[op=add](%0, %8)
+        result %6
+        result %9
+    """)
+    log = Log()
+    after = fuse_rows.run(graph, INFO, log)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert fired(log, EXTEND_ROWS)[-3:] == ["%7", "%8", "%9"]
+
+
+# --- forms ------------------------------------------------------------------
+
+FULL, ROW = Form.FULL, Form.ROW
+FORMS = [
+    ("%0: f32[4,8] = iota[dtype=f32, shape=(4, 8), axis=0]()", {}, Fit(FULL)),
+    (
+        "%0: f32[32] = iota[dtype=f32, shape=(32), axis=0]()",
+        {},
+        Reason.OTHER_ROWS,
+    ),
+    (
+        "device %0: f32[4,8]; %1: f32[2,2,8] = reshape[shape=(2, 2, 8)](%0)",
+        {},
+        Fit(FULL, ((0, (4, 8)),)),
+    ),
+    (
+        "device %0: f32[4,8]; %1: f32[2,2,8] = reshape[shape=(2, 2, 8)](%0)",
+        {0: FULL},
+        Fit(FULL),
+    ),
+    (
+        "device %0: f32[4,8]; %1: f32[8,4] = reshape[shape=(8, 4)](%0)",
+        {},
+        Reason.OTHER_ROWS,
+    ),
+    (
+        "device %0: f32[4]; %1: f32[4,1] = reshape[shape=(4, 1)](%0)",
+        {},
+        Fit(ROW, ((0, (4, 1)),)),
+    ),
+    (
+        "device %0: f32[4]; %1: f32[2,2] = reshape[shape=(2, 2)](%0)",
+        {0: ROW},
+        Fit(ROW),
+    ),
+    (
+        "device %0: f32[8]; %1: f32[4,2] = reshape[shape=(4, 2)](%0)",
+        {},
+        Reason.OTHER_ROWS,
+    ),
+    (
+        "device %0: f32[2,2,8]; device %1: f32[8]; "
+        "%2: f32[2,2,8] = binary[op=add](%0, %1)",
+        {0: FULL},
+        Fit(FULL, ((1, (8,)),)),
+    ),
+    (
+        "device %0: f32[2,2,8]; device %1: f32[2,2,1]; "
+        "%2: f32[2,2,8] = binary[op=add](%0, %1)",
+        {0: FULL},
+        Fit(FULL, ((1, (4, 1)),)),
+    ),
+    (
+        "device %0: f32[2,2,4,2]; device %1: f32[2,2,4,1]; "
+        "%2: f32[2,2,4,2] = binary[op=add](%0, %1)",
+        {0: FULL},
+        Reason.OPERAND_SHAPE,
+    ),
+    (
+        "device %0: f32[2,2,8]; device %1: f32[2,8]; "
+        "%2: f32[2,2,8] = binary[op=add](%0, %1)",
+        {0: FULL},
+        Reason.OPERAND_SHAPE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "forms", "wanted"), FORMS)
+def test_how_an_equation_stands_in_rows(
+    text: str, forms: dict[Operand, Form], wanted: Fit | Reason
+):
+    graph = graph_of(text.replace("; ", "\n"))
+    fitter = Fitter(graph, Domain((4,), 8))
+    assert fitter.fit(graph.eqns[0], forms) == wanted
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [("2,2", Fit(ROW, ((1, (2, 1)),))), ("1,2,2", Reason.OPERAND_SHAPE)],
+)
+def test_what_columns_of_rows_take(shape: str, wanted: Fit | Reason):
+    """A value for each of [2, 2] rows, with an operand along the second axis."""
+    graph = graph_of(f"""
+        device %0: f32[{shape}]
+        device %1: f32[2]
+        %2: f32[{shape}] = binary[op=add](%0, %1)
+        result %2
+    """)
+    fitter = Fitter(graph, Domain((2, 2), 8))
+    assert fitter.fit(graph.eqns[0], {0: ROW}) == wanted
+
+
+def test_what_another_row_program_only_has_in_another_shape_is_not_read():
+    """%3 is stored by the first program, and %2 nowhere."""
+    graph = graph_of("""
+        device %0: f32[2,2,8]
+        device %1: f32[1,1]
+        %2: f32[2,2,8] = unary[op=exp](%0)
+        %3: f32[4,8] = reshape[shape=(4, 8)](%2)
+        %4: f32[4,8] = unary[op=neg](%3)
+        %5: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%4)
+        %6: f32[4,1] = matmul[out=none](%5, %1)
+        %7: f32[4,8] = binary[op=mul](%3, %6)
+        %8: f32[4] = reduce[op=sum, axis=1, keepdim=false](%7)
+        result %8
+    """)
+    after, _ = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "matmul", "fused_row"]
+    first, second = (eqn for eqn in after.eqns if isinstance(eqn.op, FusedRow))
+    assert first.outs[0] in second.inputs

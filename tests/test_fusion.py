@@ -596,3 +596,49 @@ def test_ways_of_groups_that_are_joined_count_once_each():
         "Fused",
     ]
     assert declined(log, ABSORB_PRODUCER)["%1"] is Reason.RECOMPUTE
+
+
+def test_a_view_has_no_place_in_the_order():
+    """%1 is stored behind the view of it, in front of what reads that."""
+    graph = graph_of("""
+        device %0: f32[64,64]
+        %1: f32[64,64] = unary[op=exp](%0)
+        %2: f32[64,64] = transpose[perm=(1, 0)](%1)
+        %3: f32[64,64] = matmul[out=none](%0, %0)
+        %4: f32[64,64] = binary[op=add](%1, %3)
+        %5: f32[64,64] = matmul[out=none](%2, %0)
+        result %4
+        result %5
+    """)
+    _, (log,) = apply(graph, fuse_pointwise)
+    assert fired(log, SHARE_PRODUCER) == ["%1"]
+
+
+@pytest.mark.parametrize(("source", "times"), [("device", 2), ("state", 0)])
+def test_a_block_is_read_where_it_stands_if_it_stays(source: str, times: int):
+    graph = graph_of(f"""
+        {source} %0: f32[64,64]
+        device %1: i32[]
+        %2: f32[8,64] = dynamic_slice[sizes=(8, 64)](%0, %1, 0:i32)
+        %3: f32[8,64] = unary[op=exp](%2)
+        %4: f32[8,64] = matmul[out=none](%3, %0)
+        %5: f32[8,64] = binary[op=add](%4, %2)
+        {"next %0 = %0" if times == 0 else ""}
+        result %5
+    """)
+    _, (log,) = apply(graph, fuse_pointwise)
+    assert fired(log, REPEAT_CHEAP) == ["%2"] * times
+
+
+def test_a_rope_reads_elements_in_two_places_and_its_tables_in_one():
+    graph = graph_of("""
+        device %0: f32[64,64]
+        %1: f32[64,64] = unary[op=lgamma](%0)
+        %2: f32[64,64] = unary[op=digamma](%0)
+        %3: f32[64,64] = rope[rotary=64, form=half](%1, %2, %0)
+        result %3
+    """)
+    log = Log()
+    fuse_pointwise.run(graph, DeviceInfo(), log)
+    assert fired(log, ABSORB_PRODUCER) == ["%2"]
+    assert declined(log, ABSORB_PRODUCER) == {"%1": Reason.RECOMPUTE}

@@ -330,6 +330,22 @@ def test_a_large_block_is_computed_once():
     assert (entry.rewrite, entry.reason) == (ABSORB_UPDATE, Reason.RECOMPUTE)
 
 
+def test_what_a_block_is_a_view_of_is_computed_once():
+    rows = SMALL // 4 + 1
+    graph = graph_of(f"""
+        state %0: f32[2,{rows},4]
+        device %1: f32[{rows},4]
+        slot %2: i32[] kind "pos"
+        %3: f32[{rows},4] = unary[op=neg](%1)
+        %4: f32[1,{rows},4] = reshape[shape=(1, {rows}, 4)](%3)
+        %5: f32[2,{rows},4] = dynamic_update_slice(%0, %4, %2, 0:i32, 0:i32)
+        next %0 = %5
+        result %3
+    """)
+    _, entry = ops_after(graph)
+    assert (entry.rewrite, entry.reason) == (ABSORB_UPDATE, Reason.RECOMPUTE)
+
+
 @pytest.mark.parametrize(
     ("dtype", "width", "fits"),
     [("f32", 1, True), ("f16", 3, False), ("bf16", 2, True), ("u8", 6, False)],
@@ -463,6 +479,71 @@ def test_blocks_on_the_device(whole, block, starts, dtype: str):
     args += [np.float32([1, 2, 3]), *map(np.int32, starts)]
     for got, wanted in zip(run_graph(after, args), evaluate(graph, *args), strict=True):
         assert same_bits(got, wanted)
+
+
+def updating(
+    kept: str, given: str, other: str | None = None, shown: str = "%3", last: str = ""
+) -> Graph:
+    """A region that updates `given`, and shows what an operand was before."""
+    operands = [given, "%1"] + ([given] if other == "%2" else [])
+    third = "device %2: f32[8,4]" if other == "%2" else ""
+    names = ["%2", "%3", "%4"] if other != "%2" else ["%3", "%4", "%5"]
+    negated = f"{names[0]}: f32[8,4] = unary[op=neg]({other or '%1'})"
+    if other is None:
+        negated = f"{names[0]}: f32[8,4] = broadcast[shape=(8, 4)](%1)"
+    return graph_of(f"""
+        {kept} %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = unary[op=abs](%0)
+        %3: f32[8,4], %4: f32[8,4] = fused[body=graph {{
+          device %0: f32[8,4]
+          device %1: f32[1,4]
+          {third}
+          {negated}
+          {names[1]}: f32[8,4] = dynamic_update_slice(%0, %1, 5:i32, 0:i32)
+          result {names[1]}
+          result {names[0] if shown == "%3" else shown}
+        }}]({", ".join(operands)})
+        {last}
+        result %4
+        result {"%5" if last else "%2"}
+        {"next %0 = %3" if kept == "state" else ""}
+        {"result %3" if kept == "device" and not last else ""}
+    """)
+
+
+LATER = "%5: f32[8,4] = reverse[axes=(1)](%3)"
+
+
+@pytest.mark.parametrize(
+    ("graph", "copies"),
+    [
+        (updating("state", "%0"), False),
+        (updating("state", "%0", "%2"), True),
+        (updating("state", "%0", "%0"), True),
+        (updating("state", "%0", shown="%0"), True),
+        (updating("device", "%2", last=LATER), False),
+        (updating("device", "%2", "%2", last=LATER), True),
+        (updating("device", "%2", "%0", last=LATER), True),
+        (updating("device", "%2", shown="%0", last=LATER), True),
+        (updating("device", "%2"), True),
+        (updating("device", "%0"), True),
+    ],
+)
+def test_what_is_read_as_it_was_is_not_overwritten(graph: Graph, copies: bool):
+    """Where the old elements are needed, the update goes to a copy."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype(np.float32) for shape in ((8, 4), (1, 4))]
+    program = plan_graph(graph)
+    number = [d.kernel.name.startswith("sections") for d in program.dispatches].index(
+        True
+    )
+    region = program.dispatches[number]
+    assert not any(r.overlaps(w) for r in region.reads for w in region.writes)
+    assert any(isinstance(node, Copy) for node in program.body) == copies
+    got, wanted = run_graph(graph, args), evaluate(graph, *args)
+    for mine, right in zip(got, wanted, strict=True):
+        assert same_bits(mine, right)
 
 
 @pytest.mark.parametrize("subgroup", [8, 32])

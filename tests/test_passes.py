@@ -10,6 +10,7 @@ from poot.lowering.passes.cse import MERGE_TWINS, cse
 from poot.lowering.passes.dce import DROP_UNUSED, dce
 from poot.lowering.passes.driver import REASONS, Numerics, Reason
 from poot.lowering.passes.report import describe_program
+from poot.lowering.passes.unwrap import DROP_BARRIER, drop_barriers
 from tests.pass_harness import apply, assert_text, declined, fired, graph_of
 
 INFO = DeviceInfo()
@@ -216,3 +217,18 @@ def test_lowering_is_deterministic():
     assert str(first.graph) == str(second.graph)
     assert str(first.report) == str(second.report)
     assert str(plan(first.graph, INFO)) == str(plan(second.graph, INFO))
+
+
+def test_barriers_go():
+    graph = graph_of("""
+        device %0: f32[4]
+        device %1: f32[4]
+        %2: f32[4], %3: f32[4] = optimization_barrier(%0, %1)
+        %4: f32[4] = binary[op=sub](%3, %2)
+        result %4
+    """)
+    after, (log,) = apply(graph, drop_barriers)
+    assert fired(log, DROP_BARRIER) == ["%2, %3"]
+    (eqn,) = after.eqns
+    assert eqn.inputs == (1, 0)
+    assert apply(after, drop_barriers)[0] is after

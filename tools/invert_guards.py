@@ -78,8 +78,7 @@ class Inversion:
     code: types.CodeType
 
 
-def inversions(file: Path) -> list[Inversion]:
-    source = file.read_text()
+def inversions(file: Path, source: str) -> list[Inversion]:
     found = []
     for number in range(len(list(guards(ast.parse(source))))):
         tree = ast.parse(source)
@@ -137,6 +136,7 @@ class Plugin:
 
     def __init__(self, file: Path, lines: set[int]) -> None:
         self.file = file
+        self.source = file.read_text()
         self.lines = lines
         self.survivors = 0
 
@@ -153,7 +153,7 @@ class Plugin:
         if base.failed:
             names = ", ".join(session.items[number].nodeid for number in base.failed)
             raise pytest.UsageError(f"these fail as it is: {names}")
-        tried = inversions(self.file)
+        tried = inversions(self.file, self.source)
         if self.lines:
             tried = [each for each in tried if each.line in self.lines]
         for inversion in tried:
@@ -172,7 +172,7 @@ class Plugin:
         def run() -> bool:
             lines = _Lines(str(self.file))
             rows = []
-            _install(compile(self.file.read_text(), str(self.file), "exec"))
+            _install(compile(self.source, str(self.file), "exec"))
             for number in range(len(session.items)):
                 lines.seen.clear()
                 start = time.process_time()

@@ -64,7 +64,6 @@ PASSES: tuple[Pass, ...] = (
     unwrap,
     slot_ranges,
     # What opening adds, copies among it, is as it has to be.
-    canonicalize,
     fold,
     canonicalize,
     open_control,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.errors import LoweringError
 from poot.lowering.kernels.coordinates import (
@@ -50,10 +51,17 @@ def from_bits(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
     return k.bitcast(bits, form(dtype))
 
 
-def to_bits(k: KernelBuilder, value: Value, dtype: DType) -> Value:
-    """The bits of an element of up to 32 bits in a u32, those above them 0."""
+def to_bits(
+    k: KernelBuilder, value: Value, dtype: DType, rounded: bool = False
+) -> Value:
+    """The bits of an element of up to 32 bits in a u32, those above them 0.
+
+    With `rounded` the value is one of the dtype already, as those of equations are.
+    """
     if dtype.is_bool:
         return k.convert(value, U32)
+    if dtype is dtypes.bfloat16 and rounded:
+        return k.shr(k.bitcast(value, U32), 16)
     if dtype.is_float and dtype.itemsize == 2:
         return pack16(k, value, dtype)
     bits = k.bitcast(value, U32)
@@ -76,7 +84,9 @@ def from_words(k: KernelBuilder, words: Sequence[Value], dtype: DType) -> list[V
     return elements
 
 
-def to_words(k: KernelBuilder, elements: Sequence[Value], dtype: DType) -> list[Value]:
+def to_words(
+    k: KernelBuilder, elements: Sequence[Value], dtype: DType, rounded: bool = False
+) -> list[Value]:
     """Neighbouring elements as words; missing ones of the last word are 0."""
     if dtype.itemsize > WORD_BYTES:
         pairs = [k.bitcast(element, vector(U32, 2)) for element in elements]
@@ -84,9 +94,10 @@ def to_words(k: KernelBuilder, elements: Sequence[Value], dtype: DType) -> list[
     count = WORD_BYTES // dtype.itemsize
     words = []
     for first in range(0, len(elements), count):
-        word = to_bits(k, elements[first], dtype)
+        word = to_bits(k, elements[first], dtype, rounded)
         for place, element in enumerate(elements[first + 1 : first + count], 1):
-            bits = k.shl(to_bits(k, element, dtype), place * dtype.bits)
+            bits = to_bits(k, element, dtype, rounded)
+            bits = k.shl(bits, place * dtype.bits)
             word = k.or_(word, bits)
         words.append(word)
     return words
@@ -201,11 +212,15 @@ class ChunkMemory:
         pack: Pack,
         total: Size,
         alignment: int = 16,
+        rounded: bool = False,
     ) -> None:
-        """Write chunk number `chunk` of a dense tensor of `total` elements."""
+        """Write chunk number `chunk` of a dense tensor of `total` elements.
+
+        With `rounded` the elements are numbers of the dtype already.
+        """
         k, lanes = self.k, self.coordinates.lanes
         elements = [lane_of(pack, lane) for lane in range(lanes)]
-        words = to_words(k, elements, dtype)
+        words = to_words(k, elements, dtype, rounded)
         width = min(len(words), 4)
         while width > 1 and alignment % (width * WORD_BYTES):
             width //= 2

@@ -184,5 +184,5 @@ def _chunk(
         # Only now, since a result may overwrite an operand.
         for target, pointer, pack in zip(region.targets, targets, packs, strict=True):
             evaluator.memory.store(
-                pointer, target.dtype, chunk, pack, total, target.alignment
+                pointer, target.dtype, chunk, pack, total, target.alignment, True
             )

@@ -284,7 +284,7 @@ class _RowKernel(RowWalk):
             at = k.add(k.mul(self.row, k.index_div(length, lanes)), chunk)
             with k.when(valid[0]):
                 memory = self.evaluator.memory
-                memory.store(pointer, dtype, at, pack, total, target.alignment)
+                memory.store(pointer, dtype, at, pack, total, target.alignment, True)
             return
         start = k.add(k.mul(self.row, length), k.mul(chunk, lanes))
         for lane, inside in enumerate(valid):

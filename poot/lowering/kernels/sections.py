@@ -28,7 +28,7 @@ from poot.lowering.kernels.schedule import choose_lanes, choose_schedule
 from poot.lowering.plan.blocks import BlockAxis, block_axes, block_lanes
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
-from poot.lowering.plan.state import block_update
+from poot.lowering.plan.state import block_update, is_only_updated
 from poot.lowering.program import INDIRECT_SPACES, Access, BufferRange, Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 
@@ -123,7 +123,9 @@ class _Launch:
 
     def _add_block(self, number: int, update: Eqn) -> None:
         """The section of a block, stored into the target from its starts on."""
-        target = self._target(number, update.inputs[0])
+        operand = update.inputs[0]
+        assert not isinstance(operand, Scalar)
+        target = self._target(number, operand)
         block = self.body.type(update.inputs[1])
         if not block.size:
             return
@@ -139,12 +141,14 @@ class _Launch:
         described = describe(body, operands, [target], lanes)
         self._add(described, lanes, [target], landing)
 
-    def _target(self, number: int, operand: Operand) -> View:
+    def _target(self, number: int, operand: ValueId) -> View:
         """The place of an updated operand, with its elements, as the result's."""
         ctx, out = self.ctx, self.eqn.outs[number]
-        given = self.operands[operand]  # type: ignore[index]
+        given = self.operands[operand]
         source = ctx.view(given)
-        is_free = self.eqn.inputs.count(given) == 1 and not ctx.is_stored(out)
+        is_read = self.eqn.inputs.count(given) > 1
+        is_read = is_read or not is_only_updated(self.body, operand)
+        is_free = not is_read and not ctx.is_stored(out)
         if is_free and isinstance(source, View) and source.is_dense and ctx.dies(given):
             ctx.place(out, source)
             return source

@@ -128,19 +128,15 @@ def _recompute_cost(graph: Graph, eqn: Eqn, found: dict[ValueId, int]) -> int | 
             continue
         if operand in found:
             total += found[operand]
-        elif graph.type(operand).size > small and not _is_block(graph, eqn):
+        elif graph.type(operand).size > small and not _is_block(graph, eqn.op, operand):
             return None
     return total if total <= CHEAP else None
 
 
-def _is_block(graph: Graph, eqn: Eqn) -> bool:
-    """Whether an equation only takes a block of what is not overwritten."""
-    source = eqn.inputs[0]
-    return (
-        isinstance(eqn.op, DynamicSlice)
-        and not isinstance(source, Scalar)
-        and graph.values[source].storage is not Storage.STATE
-    )
+def _is_block(graph: Graph, op: Op, source: ValueId) -> bool:
+    """Whether an op only takes a block of what is not overwritten."""
+    is_state = graph.values[source].storage is Storage.STATE
+    return isinstance(op, DynamicSlice) and not is_state
 
 
 def reads(

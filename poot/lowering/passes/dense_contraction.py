@@ -153,8 +153,6 @@ class _Rewriter:
         types = [self.graph.type(operand) for operand in eqn.inputs]
         if any(type.dtype not in STORED or not type.size for type in types):
             return
-        if any(isinstance(operand, Scalar) for operand in eqn.inputs):
-            return
         dot = _as_dot(eqn.op, types[0])
         left = self.reader.side(eqn.inputs[0], dot.lhs_contracting, dot.lhs_batch)
         right = self.reader.side(eqn.inputs[1], dot.rhs_contracting, dot.rhs_batch)

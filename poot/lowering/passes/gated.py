@@ -32,9 +32,7 @@ def _gated(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         assert isinstance(lhs, int)
         other = last.get(lhs)
         last[lhs] = index
-        if other is None or other in uses.taken:
-            continue
-        site = _pair(uses, other, index, log)
+        site = None if other is None else _pair(uses, other, index, log)
         if site is not None:
             uses.taken.update((*site.heads, *site.members))
             sites.append(site)

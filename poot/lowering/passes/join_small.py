@@ -230,10 +230,10 @@ class _Walk:
         while not isinstance(block, Scalar):
             if block in self.kept or self.uses[block] != [index]:
                 return True
-            maker = self.makers.get(block)
-            if maker is None or maker not in self.free:
+            if self.makers.get(block) not in self.free:
                 break
-            index, block = maker, self.graph.eqns[maker].inputs[0]
+            index = self.makers[block]
+            block = self.graph.eqns[index].inputs[0]
         return False
 
     def _refusal(self, unit: _Unit, lone: _Unit) -> Reason | None:

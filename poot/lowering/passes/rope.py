@@ -121,7 +121,7 @@ class _Walk:
         if not shape or not 2 <= shape[-1] <= MOST_ELEMENTS or 0 in shape:
             return None
         candidate = Candidate(root, self.origins.of(root, len(shape) - 1))
-        held = {int(number) for number in candidate.origin.which.flat}
+        held = set(candidate.origin.which.ravel().tolist())
         for number in sorted(held):
             base = candidate.origin.bases[number]
             maker = self.makers.get(base.value)

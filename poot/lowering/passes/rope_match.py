@@ -96,7 +96,9 @@ class Matcher:
         self.candidate = candidate
         self.source = source
         self.origin = candidate.origin.apply(np.ravel)
-        turned = np.isin(self.origin.which, list(candidate.sums))
+        turned = np.zeros(self.origin.which.shape, np.bool_)
+        for number in candidate.sums:
+            turned |= self.origin.which == number
         self.turned = np.flatnonzero(turned)
         self.rest = np.flatnonzero(~turned)
         self.count = len(self.turned)
@@ -226,7 +228,7 @@ class Matcher:
         bases = {
             origin.bases[number]
             for term, origin in parts
-            for number in np.unique(origin.which.flat[term.at])
+            for number in set(origin.which.flat[term.at].tolist())
         }
         if len(bases) > 1:
             return None

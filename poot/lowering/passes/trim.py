@@ -23,7 +23,10 @@ class Trimmed:
 
 
 def trimmed(op: ControlOp, used: Collection[int]) -> Trimmed | None:
-    """The op for the results whose numbers are `used`; None if it needs all it has."""
+    """The op for the results whose numbers are `used`; None if it needs all it has.
+
+    At least one result is not.
+    """
     kept = frozenset(used)
     if isinstance(op, StateLoop):
         return _trimmed_loop(op, kept)
@@ -78,7 +81,7 @@ def _given(op: StateLoop) -> list[ValueId]:
     return [value for value in op.body.inputs[index:] if value not in fresh]
 
 
-def _trimmed_switch(op: Switch, used: Collection[int]) -> Trimmed | None:
+def _trimmed_switch(op: Switch, used: Collection[int]) -> Trimmed:
     kept = sorted(used)
     needed = [_needed(b, [b.results[n] for n in kept], {}) for b in op.branches]
     count = len(op.branches[0].inputs)
@@ -87,8 +90,6 @@ def _trimmed_switch(op: Switch, used: Collection[int]) -> Trimmed | None:
         for number in range(count)
         if any(b.inputs[number] in n for b, n in zip(op.branches, needed, strict=True))
     ]
-    if len(read) == count and len(kept) == len(op.branches[0].results):
-        return None
     branches = []
     for branch, values in zip(op.branches, needed, strict=True):
         builder = Builder(composites=True)

@@ -46,7 +46,7 @@ def block_lanes(axes: Sequence[BlockAxis], dtype: DType) -> int:
 
     A power of two, and no more than are loaded at once.
     """
-    steps = [axis.step for axis in axes[:-1] if axis.size > 1]
+    steps = [axis.step for axis in axes[:-1]]
     steps += [axis.start_step for axis in axes if axis.room]
     common = math.gcd(axes[-1].size, *steps)
     lanes = min(common & -common, _MOST_LANES, _UNIT_BYTES // min(dtype.itemsize, 4))

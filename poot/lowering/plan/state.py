@@ -81,6 +81,12 @@ def updated_input(body: Graph, made: ValueId) -> ValueId | None:
     return operand
 
 
+def is_only_updated(body: Graph, param: ValueId) -> bool:
+    """Whether an input of a region has no reader but the update of it."""
+    readers = sum(eqn.inputs.count(param) for eqn in body.eqns)
+    return readers == 1 and param not in body.results
+
+
 def block_update(body: Graph, made: ValueId) -> Eqn | None:
     """The DynamicUpdateSlice in a region that makes a value, if one does."""
     for eqn in body.eqns:
@@ -142,9 +148,7 @@ def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
         ]
         updated = updated_input(body, body.results[eqn.outs.index(made)])
         if updated is not None:
-            readers = sum(e.inputs.count(updated) for e in body.eqns)
-            shown = updated in body.results
-            return read == [updated] and readers == 1 and not shown
+            return read == [updated] and is_only_updated(body, updated)
         return _elementwise_in(body, read, shape)
     if isinstance(eqn.op, ContractionEpilogue):
         return _in_epilogue(eqn, eqn.op, state, graph)

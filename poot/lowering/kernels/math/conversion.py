@@ -99,18 +99,29 @@ def pack16(k: KernelBuilder, x: Value, dtype: DType) -> Value:
     """The bits of an F32 as f16 or bf16, rounded to nearest even, in a u32."""
     small = _small(dtype)
     bits = k.bitcast(x, U32)
+    if small is _BFLOAT:
+        return _rounded_bfloat(k, bits) >> 16
     sign = (bits >> 16) & 0x8000
     magnitude = bits & (_SIGN32 - 1)
     rounded = _rounded_mantissa(magnitude, small.dropped) >> small.dropped
-    if small is _HALF:
-        rebased = rounded - ((127 - small.bias) << small.mantissa_bits)
-        rounded = k.min(rebased, k.u32(small.infinity))
-        tiny = k.bitcast(k.bitcast(magnitude, F32) + small.rounder, U32)
-        tiny = tiny - k.bitcast(k.f32(small.rounder), U32)
-        is_tiny = magnitude < small.smallest_normal32
-        rounded = k.select(is_tiny, tiny, rounded)
+    rebased = rounded - ((127 - small.bias) << small.mantissa_bits)
+    rounded = k.min(rebased, k.u32(small.infinity))
+    tiny = k.bitcast(k.bitcast(magnitude, F32) + small.rounder, U32)
+    tiny = tiny - k.bitcast(k.f32(small.rounder), U32)
+    is_tiny = magnitude < small.smallest_normal32
+    rounded = k.select(is_tiny, tiny, rounded)
     quiet = k.u32(small.infinity | 1 << small.mantissa_bits - 1)
     return sign | k.select(magnitude > _INFINITY32, quiet, rounded)
+
+
+def _rounded_bfloat(k: KernelBuilder, bits: Value) -> Value:
+    """The bits of the nearest bf16 in the upper half, anything in the lower.
+
+    Rounding never carries into the sign but for NaN, which becomes a quiet one.
+    """
+    rounded = _rounded_mantissa(bits, 16)
+    quiet = (bits & _SIGN32) | (_INFINITY32 | _QUIET32)
+    return k.select((bits & (_SIGN32 - 1)) > _INFINITY32, quiet, rounded)
 
 
 def unpack16(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
@@ -134,15 +145,16 @@ def unpack16(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
 def _round_small(k: KernelBuilder, x: Value, small: SmallFloat) -> Value:
     """F32 to the nearest number of the small format, as F32."""
     bits = k.bitcast(x, U32)
+    if small is _BFLOAT:
+        return k.bitcast(_rounded_bfloat(k, bits) & 0xFFFF0000, F32)
     magnitude = bits & (_SIGN32 - 1)
     kept = (1 << 32) - (1 << small.dropped)
     rounded = _rounded_mantissa(magnitude, small.dropped) & kept
-    if small is _HALF:
-        largest = (small.bias + 127) << 23 | ((1 << small.mantissa_bits) - 1) << 13
-        rounded = k.select(rounded > largest, k.u32(_INFINITY32), rounded)
-        tiny = (k.bitcast(magnitude, F32) + small.rounder) - small.rounder
-        is_tiny = magnitude < small.smallest_normal32
-        rounded = k.select(is_tiny, k.bitcast(tiny, U32), rounded)
+    largest = (small.bias + 127) << 23 | ((1 << small.mantissa_bits) - 1) << 13
+    rounded = k.select(rounded > largest, k.u32(_INFINITY32), rounded)
+    tiny = (k.bitcast(magnitude, F32) + small.rounder) - small.rounder
+    is_tiny = magnitude < small.smallest_normal32
+    rounded = k.select(is_tiny, k.bitcast(tiny, U32), rounded)
     quiet = k.u32(_INFINITY32 | _QUIET32)
     rounded = k.select(magnitude > _INFINITY32, quiet, rounded)
     return k.bitcast(rounded | (bits & _SIGN32), F32)
