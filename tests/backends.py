@@ -26,6 +26,13 @@ def device_backend() -> Backend | None:
         return None
 
 
+def on_cpu(test: Any) -> Any:
+    """Run a test only on a CPU driver, whose schedules or choices it tells."""
+    found = device_backend()
+    is_cpu = found is not None and found.info.is_cpu
+    return pytest.mark.skipif(not is_cpu, reason="schedules of CPU devices")(test)
+
+
 def _forbidden(op: Any, *_: Any) -> Any:
     raise AssertionError(f"{op} was computed on the host, though there is a device")
 

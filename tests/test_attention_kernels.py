@@ -14,7 +14,7 @@ from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import plan
 from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.kernels.attention_program import AttentionSchedule
-from tests.backends import device_backend
+from tests.backends import device_backend, on_cpu
 from tests.kernel_harness import plan_graph, run_program
 from tests.op_row import Case
 from tests.op_rows_attention import attention_case
@@ -124,7 +124,7 @@ def test_no_matrix_of_scores() -> None:
 # --- schedules ----------------------------------------------------------------
 
 
-@on_device
+@on_cpu
 def test_keys_are_split() -> None:
     """Few rows and many keys: parts of the keys, then their merger."""
     case = case_of((1,), (2,), 700, 6, 5, masked=LEAST)
@@ -138,7 +138,7 @@ def test_keys_are_split() -> None:
     assert len(check(case, {"compute_units": 1})) == 1
 
 
-@on_device
+@on_cpu
 def test_few_rows_of_many_keys() -> None:
     """Blocks of rows and parts of the keys fill a device that whole rows would not."""
     case = case_of((1,), (9,), 1030, 40, 4)
@@ -148,7 +148,7 @@ def test_few_rows_of_many_keys() -> None:
     assert name == "attention_rows"
 
 
-@on_device
+@on_cpu
 def test_rows_share_keys() -> None:
     """Query heads of one key head are rows of one kernel, as far as sums fit."""
     ((_, schedule),) = check(case_of((2,), (4, 2), 30, 8, 8))
@@ -159,7 +159,7 @@ def test_rows_share_keys() -> None:
     assert schedule == "keys by 8, 4 rows"
 
 
-@on_device
+@on_cpu
 @pytest.mark.parametrize("masked", [-np.inf, LEAST])
 @pytest.mark.parametrize(
     ("info", "schedule"),
@@ -200,7 +200,7 @@ def test_rows_that_see_nothing(rows: tuple[int, ...], masked: float) -> None:
     check(case, args=args)
 
 
-@on_device
+@on_cpu
 def test_splits_that_see_nothing() -> None:
     """The first split sees to the keys that rows do not see but share in."""
     case = case_of((1,), (2,), 600, 4, 4, bias=True, masked=LEAST)
@@ -228,7 +228,7 @@ def test_keys_that_no_row_sees_are_not_read(
     np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
-@on_device
+@on_cpu
 @pytest.mark.parametrize("rows", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
 def test_no_numbers(rows: tuple[int, ...], what: float) -> None:

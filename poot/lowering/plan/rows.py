@@ -7,7 +7,7 @@ from poot.lowering.device_info import DeviceInfo
 # A workgroup walks rows up to this length in few trips even where rows are few.
 LONG_ROW = 1 << 17
 # On a GPU a second launch takes less time than so many trips.
-_LONG_ROW_OF_GPU = 1 << 16
+_LONG_ROW_OF_GPU = 3 << 15
 # No lane of a single workgroup walks rows beyond this within the loop limit.
 LONGEST_ROW = 1 << 22
 
