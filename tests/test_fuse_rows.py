@@ -280,6 +280,22 @@ def test_long_rows_that_fill_the_device_run_whole():
     assert launches(after) == ["fused_row"]
 
 
+@pytest.mark.parametrize("length", [1 << 18, (1 << 18) + 1, 1 << 20, (1 << 22) + 1])
+def test_rows_beyond_a_limit_of_loops_go_in_stages_however_many(length: int):
+    graph = graph_of(f"""
+        device %0: f32[64,{length}]
+        %1: f32[64,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[64,{length}] = binary[op=sub](%0, %1)
+        %3: f32[64,{length}] = unary[op=exp](%2)
+        %4: f32[64] = reduce[op=sum, axis=1, keepdim=false](%3)
+        result %4
+    """)
+    for trips, longest in ((65535, 1 << 18), (None, 1 << 22)):
+        info = INFO.masked(compute_units=1, max_loop_trips=trips)
+        after, _ = apply(graph, fuse_rows, info=info)
+        assert (launches(after) == ["fused_row"]) is (length <= longest), trips
+
+
 def test_operands_of_a_row_program_are_limited():
     builder = Builder()
     inputs = [builder.input(TensorType((4, 8), float32)) for _ in range(40)]

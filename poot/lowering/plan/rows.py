@@ -20,4 +20,8 @@ def needs_stages(rows: int, length: int, info: DeviceInfo) -> bool:
     """
     if length < (LONG_ROW if info.is_cpu else _LONG_ROW_OF_GPU):
         return False
-    return rows < 2 * info.compute_units or length > LONGEST_ROW
+    longest = LONGEST_ROW
+    if info.max_loop_trips is not None:
+        # Teams on such devices are small, and rows are walked several times.
+        longest = min(longest, 4 * (info.max_loop_trips + 1))
+    return rows < 2 * info.compute_units or length > longest
