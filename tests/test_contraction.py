@@ -293,7 +293,7 @@ def test_few_rows_share_what_a_subgroup_reads(m: int, rows: int, dtype: Any) -> 
 
 def test_schedules_of_few_rows() -> None:
     info = DeviceInfo(subgroup_size=32, compute_units=132, kind=DeviceKind.DISCRETE)
-    wide = Extent(1, 16384, 2048, inner_is_dense=True, run=8)
+    wide = Extent(1, 8192, 2048, inner_is_dense=True, run=8)
     # 64 bytes of weights on their way, on as many columns as leave workgroups.
     assert choose(wide, info).dot == Dot(1, 2, 8, 2)
     assert choose(replace(wide, n=2048), info).dot == Dot(1, 1, 8, 4)

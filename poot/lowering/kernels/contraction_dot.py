@@ -18,7 +18,7 @@ from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
 
 # Invocations of a workgroup where there are compute units to share.
-_INVOCATIONS = 256
+_INVOCATIONS = 128
 # Bytes of weights that a lane has on their way.
 _BYTES_AHEAD = 64
 
