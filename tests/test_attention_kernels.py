@@ -9,6 +9,7 @@ import pytest
 
 from poot.core import dtypes
 from poot.core.dtypes import DType
+from poot.core.errors import LimitError
 from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import plan
@@ -277,6 +278,16 @@ def test_refused_for_shared_memory() -> None:
 def test_refused_for_large_heads() -> None:
     notes = undone(case_of((1,), (2,), 3, 1025, 4), DeviceInfo())
     assert "heads of 1025 elements; the most is 1024" in notes
+
+
+def test_parts_that_are_refused_too_tell_why_they_are_apart() -> None:
+    """Keys of large heads fit, the matrix of scores that the parts need does not."""
+    graph = graph_of(case_of((1,), (2000,), 2000, 1025, 4))
+    limit = 4 * 2000 * 1025
+    info = DeviceInfo(max_allocation_bytes=limit, max_buffer_bytes=limit)
+    with pytest.raises(LimitError, match=f"{limit} B") as e:
+        plan(graph, info)
+    assert any("heads of 1025 elements" in note for note in e.value.__notes__)
 
 
 def test_refused_for_long_loops() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
-from poot.core.errors import CompositeRefused
+from poot.core.errors import CompositeRefused, LoweringError
 from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
@@ -182,10 +182,16 @@ def _planned(
 ) -> tuple[_Made, list[PassRecord]]:
     """What is made of a graph, and how composites had to be undone for it."""
     undone: list[PassRecord] = []
+    reasons: list[str] = []
     while True:
         try:
             return make(graph), undone
         except CompositeRefused as refused:
             graph, records = undo(graph, refused, info)
             undone += records
+            reasons.append(str(refused))
             graph, _ = run_passes(FUSING, graph, info)
+        except LoweringError as error:
+            for reason in reasons:
+                error.add_note(f"its parts are planned apart since {reason}")
+            raise
