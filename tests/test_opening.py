@@ -18,6 +18,7 @@ from poot.core.errors import CapabilityError, NoDeviceError
 from poot.interpreters import backend_vulkan, opening
 from poot.interpreters.backend import backend, set_opener, use_backend
 from poot.interpreters.backend_oracle import OracleBackend
+from tests.backends import device_backend
 from tests.child_output import own_lines
 
 
@@ -113,3 +114,19 @@ def test_the_oracle_backend_plans_on_demand() -> None:
     compiled = poot.jit(lambda x: x + 1).lower(np.zeros(4, np.float32)).compile()
     assert len(compiled.program.dispatches) == 1
     assert list(compiled.spirv()) == [compiled.program.dispatches[0].kernel.name]
+
+
+def test_what_another_backend_has_compiled_is_not_run() -> None:
+    """Its work would be awaited by nobody."""
+    double = poot.jit(lambda x: x * 2)
+    x = np.arange(3, dtype=np.float32)
+    try:
+        for backend in (OracleBackend(), OracleBackend(), device_backend()):
+            use_backend(backend or OracleBackend())
+            assert double.cache_size == 0
+            np.testing.assert_array_equal(double(x), 2 * x)
+            assert double.cache_size == 1
+        use_backend(device_backend() or OracleBackend())
+        assert double.cache_size == (device_backend() is not None)
+    finally:
+        use_backend(None)

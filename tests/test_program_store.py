@@ -176,6 +176,12 @@ def test_old_files_go(
     assert store.find(graph) == program
 
 
+def eager_only(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
+    """The planner of a process that is to plan nothing but eager operations."""
+    assert generic
+    return plan(graph, info, generic=generic)
+
+
 def test_a_later_process_runs_what_an_earlier_one_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +191,7 @@ def test_a_later_process_runs_what_an_earlier_one_planned(
     monkeypatch.setattr(before.device, "cache_folder", tmp_path / "pipelines")
     found = []
     try:
-        for planner in (plan, None):
+        for planner in (plan, eager_only):
             use_backend(VulkanBackend(before.device))
             monkeypatch.setattr("poot.interpreters.backend_vulkan.plan", planner)
             compiled = poot.jit(step).trace(*arguments()).compile()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -118,9 +119,25 @@ def set_opener(opener: Callable[[], Backend]) -> None:
     _opener[:] = [opener]
 
 
+_forgetting: list[Callable[[], None]] = []
+# The backend that was used last, whose executables the caches hold.
+_last: list[weakref.ref[Any]] = []
+
+
+def when_changed(forget: Callable[[], None]) -> None:
+    """Call `forget` whenever another backend is put in place.
+
+    What is kept for one must not run for another: its work would not wait for that
+    of the other.
+    """
+    _forgetting.append(forget)
+
+
 def use_backend(backend: Backend | None) -> None:
     """Put another backend in place (None: open one anew at the next need)."""
     _opened[:] = [] if backend is None else [backend]
+    if backend is not None:
+        _forget_others(backend)
 
 
 def backend() -> Backend:
@@ -129,4 +146,14 @@ def backend() -> Backend:
         with _opening:
             if not _opened:
                 _opened.append(_opener[0]())
+        _forget_others(_opened[0])
     return _opened[0]
+
+
+def _forget_others(backend: Backend) -> None:
+    if _last and _last[0]() is backend:
+        return
+    is_first = not _last
+    _last[:] = [weakref.ref(backend)]
+    for forget in () if is_first else _forgetting:
+        forget()

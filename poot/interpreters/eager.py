@@ -20,7 +20,7 @@ from poot.core.source import Source, user_source
 from poot.core.types import Slot, SlotKey, Storage, TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
-from poot.interpreters.backend import Executable, backend
+from poot.interpreters.backend import Executable, backend, when_changed
 from poot.interpreters.config import settings
 from poot.interpreters.nans import require_numbers
 from poot.interpreters.opening import load_rules
@@ -154,3 +154,6 @@ set_base(EAGER)
 def clear_eager_cache() -> None:
     """Drop all executables of eager ops."""
     _executable.cache_clear()
+
+
+when_changed(clear_eager_cache)

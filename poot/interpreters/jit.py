@@ -14,6 +14,7 @@ import numpy as np
 from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
+from poot.interpreters.backend import when_changed
 from poot.interpreters.config import Settings, settings
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import FlatFunction
@@ -329,3 +330,6 @@ def clear_jit_caches() -> None:
     """Forget what all jitted functions have traced and compiled."""
     for jitted in list(_jitted):
         jitted.clear_cache()
+
+
+when_changed(clear_jit_caches)
