@@ -13,7 +13,7 @@ from poot import nn
 from poot.core.graph import Graph
 from poot.core.ops.contractions import ContractionEpilogue
 from poot.lowering.compile import lower, plan
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.passes.contraction_epilogue import contraction_epilogue
 from poot.lowering.passes.contraction_prologue import (
     MOST_ROWS,
@@ -35,6 +35,8 @@ from tests.pass_harness import (
 
 PASSES = (contraction_epilogue, fuse_rows, contraction_prologue)
 DOT = dot_general("(1)", "(1)")
+
+GPU = DeviceInfo(kind=DeviceKind.DISCRETE)
 
 
 def rows(m: int, k: int, dtype: str = "f32") -> str:
@@ -194,10 +196,22 @@ def test_weights_side_by_side_along_k_take_few_workgroups():
         %6: f32[4,500] = {DOT}(%4, %5)
         result %6
     """)
-    after, logs = apply(graph, *PASSES)
+    after, logs = apply(graph, *PASSES, info=GPU)
     assert names(after) == ["contraction_epilogue"]
-    _, logs = apply(graph, *PASSES, info=DeviceInfo(subgroup_arithmetic=False))
-    assert list(declined(logs[-1], PROLOGUE).values()) == [Reason.RECOMPUTE]
+    for info in (GPU.masked(subgroup_arithmetic=False), DeviceInfo()):
+        _, logs = apply(graph, *PASSES, info=info)
+        assert list(declined(logs[-1], PROLOGUE).values()) == [Reason.RECOMPUTE]
+
+
+def test_few_products_do_on_a_cpu_too():
+    for columns, joined in ((54, True), (55, False)):
+        graph = graph_of(f"""{rows(4, 600)}
+            device %5: f32[{columns},600]
+            %6: f32[4,{columns}] = {DOT}(%4, %5)
+            result %6
+        """)
+        after, _ = apply(graph, *PASSES)
+        assert ("contraction_epilogue" in names(after)) == joined
 
 
 def test_views_of_weights_count_as_they_are_stored():
@@ -207,7 +221,7 @@ def test_views_of_weights_count_as_they_are_stored():
         %7: f32[4,500] = matmul[out=none](%4, %6)
         result %7
     """)
-    after, _ = apply(graph, *PASSES)
+    after, _ = apply(graph, *PASSES, info=GPU)
     assert names(after) == ["transpose", "contraction_epilogue"]
 
 

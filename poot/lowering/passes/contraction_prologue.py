@@ -37,6 +37,9 @@ PROLOGUE = Rewrite(
 MOST_ROWS = 16
 # Contractions of so few products are over before a launch of their own would pay.
 _FEW_PRODUCTS = 1 << 20
+# A CPU's launch costs less than reading larger products' rows from what a workgroup
+# shares, which takes it twice as long.
+_FEW_PRODUCTS_OF_CPU = 1 << 17
 # What a kernel needs of the workgroup's memory but for the rows.
 _SPARE_BYTES = 8192
 
@@ -123,6 +126,8 @@ class _Walk:
         composite, operands = as_epilogue(self.graph, reader)
         weights = operands[1 : 1 + len(composite.heads)]
         products = rows * sum(self.graph.type(weight).size for weight in weights)
+        if self.info.is_cpu:
+            return products > _FEW_PRODUCTS_OF_CPU
         if products <= _FEW_PRODUCTS:
             return False
         pairs = zip(composite.heads, weights, strict=True)
