@@ -127,21 +127,21 @@ class AttentionFrame(Places):
         """
         k, step = self.k, stand.strides[-1]
         first = k.add(at, k.mul(k.mul(number, CHUNK), step))
-        if stand.runs and whole and count == CHUNK:
+        return self.features_at(pointer, stand, first, count, whole and count == CHUNK)
+
+    def features_at(
+        self, pointer: Pointer, stand: Stand, first: Size, count: int, whole: bool
+    ) -> list[Value]:
+        """`count` features from the place `first` on, at once if they are a run."""
+        k, step = self.k, stand.strides[-1]
+        if whole and stand.runs_of(count):
             index = k.value(first)
-            found = load_run(k, pointer, stand.dtype, index, CHUNK, stand.bound)
-        else:
-            found = [
-                load_element(
-                    k,
-                    pointer,
-                    stand.dtype,
-                    k.value(k.add(first, lane * step)),
-                    stand.bound,
-                )
-                for lane in range(count)
-            ]
-        return found
+            return load_run(k, pointer, stand.dtype, index, count, stand.bound)
+        places = [k.value(k.add(first, lane * step)) for lane in range(count)]
+        return [
+            load_element(k, pointer, stand.dtype, place, stand.bound)
+            for place in places
+        ]
 
     def queries(self, rows: Sequence[Size]) -> list[list[Variable]]:
         """The features of some rows of q, each with those of its part.

@@ -18,8 +18,7 @@ from poot.lowering.kernels.attention_program import (
     Stand,
 )
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.elements import load_run, store_element
-from poot.lowering.kernels.memory import load_element
+from poot.lowering.kernels.elements import store_element
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import Pointer, Shared, Size, Value, Variable
 from poot.lowering.spirv.types import F32
@@ -88,20 +87,8 @@ class _TeamsKernel(KeysKernel):
             chunk = k.add(number * self.schedule.parts, self.lane)
             place = k.mul(chunk, width)
             at = k.add(base, k.mul(place, step))
-            if stand.runs_of(width) and share.features % width == 0:
-                index = k.value(at)
-                some = load_run(k, pointer, stand.dtype, index, width, stand.bound)
-            else:
-                some = [
-                    load_element(
-                        k,
-                        pointer,
-                        stand.dtype,
-                        k.value(k.add(at, lane * step)),
-                        stand.bound,
-                    )
-                    for lane in range(width)
-                ]
+            whole = share.features % width == 0
+            some = self.features_at(pointer, stand, at, width, whole)
             ends = (number + 1) * width * self.schedule.parts > share.features
             if beyond is not None and ends:
                 some = [
