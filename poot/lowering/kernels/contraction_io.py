@@ -80,7 +80,7 @@ class Frame:
         if problem.epilogue is None:
             self._target = k.operand("target", Access.WRITE, indirect=target.indirect)
         else:
-            self._finish = Finish(k, problem.epilogue)
+            self._finish = Finish(k, problem.epilogue, problem.landings)
         self.sum_type = accumulator(target.dtype)
         self.m, self.n = self.size(problem.m), self.size(problem.n)
         self._sizes = [self.size(dim) for dim in problem.batch]

@@ -50,7 +50,6 @@ from poot.lowering.kernels.region import (
     Regroup,
     Repeat,
     Rotate,
-    Source,
     Step,
     Stretch,
     Take,
@@ -198,16 +197,18 @@ class Evaluator:
         return self.memory.load(
             self._pointers[source.pointer],
             source.dtype,
-            self._place(source, index),
+            self.place(source.groups, source.offset, index),
             self.size(source.bound),
             source.alignment,
         )
 
-    def _place(self, source: Source, index: Index) -> Coordinate:
-        """Where in its buffer an element of an operand stands."""
-        at: Coordinate = self.coordinates.uniform(self.size(source.offset))
+    def place(
+        self, groups: Sequence[tuple[int, Dim]], offset: Dim, index: Index
+    ) -> Coordinate:
+        """Where in its buffer an element stands, by strides of groups of axes."""
+        at: Coordinate = self.coordinates.uniform(self.size(offset))
         axis = 0
-        for count, stride in source.groups:
+        for count, stride in groups:
             if stride != 0:
                 flat = self.maps.merged(index, axis, axis + count)
                 step = self.coordinates.scale(flat, self.size(stride))

@@ -23,7 +23,7 @@ EPILOGUE_SOURCE = Rewrite(
 
 
 def _contraction_epilogue(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    uses = Uses(graph)
+    uses = Uses(graph, info)
     sites = []
     for index in range(len(graph.eqns)):
         if not uses.is_contraction(index):

@@ -40,10 +40,10 @@ class _Group:
 class _Joiner:
     """One walk over a graph, with an open group for each operand."""
 
-    def __init__(self, graph: Graph, log: Log) -> None:
+    def __init__(self, graph: Graph, info: DeviceInfo, log: Log) -> None:
         self.graph = graph
         self.log = log
-        self.uses = Uses(graph)
+        self.uses = Uses(graph, info)
         self.open: dict[ValueId, _Group] = {}
         self.groups: list[_Group] = []
 
@@ -147,7 +147,7 @@ def _joined(
     graph: Graph, eqns: list[Eqn]
 ) -> tuple[ContractionEpilogue, tuple[Operand, ...]]:
     """One composite of all, and its operands; results come in their order."""
-    builder = Builder()
+    builder = Builder(composites=True)
     heads: list[Op] = []
     weights: list[Operand] = []
     given: list[list[ValueId]] = []
@@ -182,7 +182,7 @@ def _joined(
 
 
 def _horizontal(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    return _Joiner(graph, log).run()
+    return _Joiner(graph, info, log).run()
 
 
 horizontal = Pass("horizontal", (HORIZONTAL,), _horizontal)
