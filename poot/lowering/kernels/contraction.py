@@ -168,6 +168,9 @@ class Work:
 
     parts: tuple[Contraction, ...]
     prologue: Prologue | None = None
+    # For each operand behind those of the left one, the first that is the same buffer;
+    # none if all are declared.
+    firsts: tuple[int, ...] = ()
 
     @property
     def heads(self) -> int:

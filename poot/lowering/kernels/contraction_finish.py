@@ -20,7 +20,11 @@ from poot.lowering.kernels.coordinates import (
 from poot.lowering.kernels.elements import clamped_index, store_element, store_run
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import SCALAR_INDEX, Block, Index
-from poot.lowering.kernels.operands import source_operands, target_operands
+from poot.lowering.kernels.operands import (
+    Operands,
+    source_operands,
+    target_operands,
+)
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.region import Region
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
@@ -30,14 +34,18 @@ class Finish:
     """The epilogue of one contraction in a kernel under construction."""
 
     def __init__(
-        self, k: KernelBuilder, region: Region, landings: Sequence[Landing]
+        self,
+        k: KernelBuilder,
+        region: Region,
+        landings: Sequence[Landing],
+        operands: Operands,
     ) -> None:
         self._k = k
         self._region = region
         dense: list[Landing | None] = [None] * len(region.targets)
         self._landings = landings or dense
-        self._sources = source_operands(k, region)
-        self._targets = target_operands(k, region.targets)
+        self._sources = source_operands(operands, region)
+        self._targets = target_operands(operands, region.targets)
 
     def store(
         self,

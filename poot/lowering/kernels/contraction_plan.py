@@ -43,10 +43,11 @@ from poot.lowering.kernels.contraction_schedule import (
     exchange_pays,
 )
 from poot.lowering.kernels.describe import Described, Held, describe
+from poot.lowering.kernels.operands import first_of_each
 from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View, collapse
-from poot.lowering.program import BufferRange
+from poot.lowering.program import Access, BufferRange
 
 # Partial sums that one pass adds up.
 _MAX_SPLITS = 24
@@ -331,11 +332,13 @@ class _PartPlan:
         (piece,) = builder.emit(Slice(1, split, split + 1), (piece,))
         return builder.emit(Reshape(self.part.head.shape), (piece,))[0]
 
-    @property
-    def operands(self) -> tuple[View | BufferRange, ...]:
-        """What the kernel gets for this part, the left operand and indices aside."""
+    def operands(
+        self, indices: Sequence[View]
+    ) -> tuple[tuple[Access, Sequence[View | BufferRange]], ...]:
+        """What the kernel gets for this part behind the left operand."""
         read = () if self.described is None else self.described.buffers
-        return (*read, *self.targets)
+        given: tuple[View | BufferRange, ...] = (*self.part.rights, *indices, *read)
+        return (Access.READ, given), (Access.WRITE, self.targets)
 
     @property
     def reads(self) -> tuple[BufferRange, ...]:
@@ -357,6 +360,18 @@ def _described(epilogue: Epilogue, targets: Sequence[View]) -> Described:
     return describe(epilogue.body, [*heads, *epilogue.extras], targets, CHUNK)
 
 
+def _firsts(
+    operands: Sequence[tuple[View | BufferRange, Access]],
+) -> tuple[int, ...]:
+    """For each operand the first that is the same buffer; nothing if all differ."""
+    ranges = [
+        (operand.range if isinstance(operand, View) else operand, access)
+        for operand, access in operands
+    ]
+    firsts = first_of_each(ranges)
+    return () if firsts == tuple(range(len(firsts))) else firsts
+
+
 def _launch(
     ctx: PlanContext,
     left: View | MadeRows,
@@ -371,7 +386,16 @@ def _launch(
         _Problem(ctx, words, left, plan, choice).describe(schedule, splits)
         for plan in plans
     )
-    work = Work(problems, None if isinstance(left, View) else left.prologue)
+    indices = [] if choice is None else [choice]
+    asked = [
+        (operand, access)
+        for plan in plans
+        for access, some in plan.operands(indices)
+        for operand in some
+    ]
+    firsts = _firsts(asked) if plans[0].part.epilogue is not None else ()
+    prologue = None if isinstance(left, View) else left.prologue
+    work = Work(problems, prologue, firsts)
     groups = flops = 0
     for plan in plans:
         roles = plan.part.roles
@@ -379,7 +403,6 @@ def _launch(
         batches = size_of(roles.batch)
         groups += schedule.groups(ctx.info, m, n) * batches * splits
         flops += 2 * m * n * k * batches * len(plan.part.rights)
-    indices = [] if choice is None else [choice]
     operands: list[View | BufferRange] = [left] if isinstance(left, View) else []
     reads = [index.touched for index in indices]
     if isinstance(left, View):
@@ -388,8 +411,12 @@ def _launch(
         operands += left.described.buffers
         reads += left.described.reads
     for plan in plans:
-        operands += [*plan.part.rights, *indices, *plan.operands]
         reads += plan.reads
+    operands += [
+        operand
+        for number, (operand, _) in enumerate(asked)
+        if not firsts or firsts[number] == number
+    ]
     ctx.emit(
         schedule.kernel(ctx.info, work),
         operands,

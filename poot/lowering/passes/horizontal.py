@@ -107,8 +107,16 @@ class _Joiner:
         self.log.fire(HORIZONTAL, place_of(self.graph, index))
 
     def _due(self, index: int) -> int:
-        readers = (self.uses.users.get(out, ()) for out in self.graph.eqns[index].outs)
-        return min((users[0] for users in readers if users), default=1 << 60)
+        """The first equation that reads what another one makes, but for views of it."""
+        due, outs = 1 << 60, list(self.graph.eqns[index].outs)
+        for out in outs:
+            for user in self.uses.users.get(out, ()):
+                eqn = self.graph.eqns[user]
+                if isinstance(eqn.op, VIEWS):
+                    outs.append(eqn.out)
+                else:
+                    due = min(due, user)
+        return due
 
     def _ready(self, operand: Operand) -> int:
         """The equation that makes an operand; views are made where they are read."""
