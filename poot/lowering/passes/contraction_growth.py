@@ -219,35 +219,42 @@ class Growth:
 
     def _misfit(self, index: int, eqn: Eqn, read: tuple[ValueId, ...]) -> Stop | None:
         """Why an equation cannot be part of an epilogue, by its op and shapes."""
-        boundary = Stop(index, Reason.BOUNDARY, read)
-        if isinstance(eqn.op, DynamicUpdateSlice):
-            return self._misfit_update(index, eqn, read)
-        if isinstance(eqn.op, Reshape):
-            return None
-        is_turn = isinstance(eqn.op, Rope)
-        if is_turn:
-            is_first = len(self.heads) == 1 and self._period is None
-            if not is_first or read != eqn.inputs[:1]:
-                return boundary
-        elif not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
-            return boundary
+        match eqn.op:
+            case Reshape():
+                return None
+            case Rope():
+                return self._misfit_turn(index, eqn, read)
+            case DynamicUpdateSlice():
+                return self._misfit_update(index, eqn, read)
+        if not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
+            return Stop(index, Reason.BOUNDARY, read)
         shape = self.graph.type(eqn.out).shape
-        kept = all(self.graph.type(value).shape == shape for value in read)
-        pairs = self._may_turn(shape) if is_turn else self._holds_pairs(shape)
-        if kept and pairs:
+        is_whole = all(self.graph.type(value).shape == shape for value in read)
+        if is_whole and self._holds_heads(shape):
             return None
         return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
 
-    def _holds_pairs(self, shape: tuple[int, ...]) -> bool:
+    def _holds_heads(self, shape: tuple[int, ...]) -> bool:
         """Whether a last axis holds whole heads, if rope reaches over their columns."""
         return self._period is None or _divides(self._period, shape[-1:])
 
-    def _may_turn(self, shape: tuple[int, ...]) -> bool:
-        """Whether rope of this shape reaches over columns, none of them broken up."""
-        head = self.graph.eqns[self.heads[0]]
-        _, rhs = map(self.graph.type, head.inputs)
-        has_columns = rhs_columns(head.op, rhs.ndim) > 0
-        return has_columns and all(_divides(shape[-1], each) for each in self._widths)
+    def _misfit_turn(
+        self, index: int, eqn: Eqn, read: tuple[ValueId, ...]
+    ) -> Stop | None:
+        """Why rope cannot turn columns where they are computed."""
+        head, period = (
+            self.graph.eqns[self.heads[0]],
+            self.graph.type(eqn.out).shape[-1],
+        )
+        is_first = len(self.heads) == 1 and self._period is None
+        if not is_first or read != eqn.inputs[:1]:
+            return Stop(index, Reason.BOUNDARY, read)
+        has_columns = rhs_columns(head.op, self.graph.type(head.inputs[1]).ndim) > 0
+        if not has_columns or not all(_divides(period, each) for each in self._widths):
+            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        if needs_words(self.graph.type(head.out).dtype, self.uses.info):
+            return Stop(index, Reason.PART_OF_WORD, read)
+        return None
 
     def _misfit_update(
         self, index: int, eqn: Eqn, read: tuple[ValueId, ...]
@@ -257,7 +264,7 @@ class Growth:
         if len(self.heads) > 1 or read != (block,) or isinstance(target, Scalar):
             return Stop(index, Reason.BOUNDARY, read)
         type, shape = self.graph.type(target), self.graph.type(block).shape
-        if type.shape == shape or not self._holds_pairs(shape):
+        if type.shape == shape or not self._holds_heads(shape):
             return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
         if needs_words(type.dtype, self.uses.info):
             return Stop(index, Reason.PART_OF_WORD, read)
