@@ -47,6 +47,8 @@ from poot.lowering.kernels.schedule import (
     choose_schedule,
 )
 from poot.lowering.kernels.sections import is_sectioned, lower_sections
+from poot.lowering.kernels.tile_kernel import tile_kernel
+from poot.lowering.kernels.tile_plan import choose_tiles
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
@@ -104,17 +106,28 @@ def lower_region(
     dtypes = [view.dtype for view in (*operands, *outs) if isinstance(view, View)]
     lanes = choose_lanes(dtypes, len(body.eqns), total)
     described = describe(body, operands, outs, lanes, _is_generic(ctx, operands, outs))
-    schedule = choose_schedule(ctx.info, lanes, total)
-    kernel = pointwise_kernel(ctx.info, described.region, schedule)
+    kernel, groups = _kernel_of(ctx.info, described.region, lanes, total)
     applied = sum(isinstance(s.action, Apply) for s in described.region.steps)
     ctx.emit(
         kernel,
         [*described.buffers, *outs],
-        schedule.groups(total),
+        groups,
         metadata=described.words if kernel.uses_metadata else (),
         flops=applied * total,
         reads=described.reads,
     )
+
+
+def _kernel_of(
+    info: DeviceInfo, region: Region, lanes: int, total: int
+) -> tuple[Kernel, int]:
+    """The kernel of a region, and how many workgroups it takes."""
+    tiled = choose_tiles(info, region, lanes)
+    if tiled is not None:
+        program, tiles = tiled
+        return tile_kernel(info, program, tiles), tiles.groups(program)
+    schedule = choose_schedule(info, lanes, total)
+    return pointwise_kernel(info, region, schedule), schedule.groups(total)
 
 
 def _require_one_shape(body: Graph) -> None:
