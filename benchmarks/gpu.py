@@ -33,10 +33,13 @@ def seconds(start: Start, calls: int = CALLS, waits: bool = False) -> float:
     while True:
         rounds.append(_round(start, calls, waits))
         spent = time.perf_counter() - began
-        is_warm = spent > WARM_UP_SECONDS and len(rounds) >= 2 * ROUNDS
-        last = sorted(rounds[-ROUNDS:])[ROUNDS // 2]
-        before = sorted(rounds[-2 * ROUNDS : -ROUNDS])[ROUNDS // 2] if is_warm else 0.0
-        if (is_warm and last > before * _STILL_FASTER) or spent > MOST_SECONDS:
+        if len(rounds) < 2 * ROUNDS or spent < WARM_UP_SECONDS:
+            continue
+        before, last = (
+            sorted(rounds[first : first + ROUNDS])[ROUNDS // 2]
+            for first in (len(rounds) - 2 * ROUNDS, len(rounds) - ROUNDS)
+        )
+        if last > before * _STILL_FASTER or spent > MOST_SECONDS:
             return last
 
 
