@@ -50,6 +50,7 @@ from poot.lowering.kernels.region import (
     Regroup,
     Repeat,
     Rotate,
+    Source,
     Step,
     Stretch,
     Take,
@@ -197,10 +198,14 @@ class Evaluator:
         return self.memory.load(
             self._pointers[source.pointer],
             source.dtype,
-            self.place(source.groups, source.offset, index),
+            self._place(source, index),
             self.size(source.bound),
             source.alignment,
         )
+
+    def _place(self, source: Source, index: Index) -> Coordinate:
+        """Where in its buffer an element of an operand stands."""
+        return self.place(source.groups, source.offset, index)
 
     def place(
         self, groups: Sequence[tuple[int, Dim]], offset: Dim, index: Index
