@@ -1,7 +1,8 @@
 """What contraction kernels make of the sums: worked on by the epilogue, and stored.
 
 The epilogue is evaluated where the result of a head would be stored, on neighbouring
-columns at once.
+columns at once. Where columns meet, as in rope, they are heads apart from each other:
+see `plan/column_sections.py`.
 """
 
 from __future__ import annotations

@@ -246,8 +246,9 @@ class Growth:
             self.graph.eqns[self.heads[0]],
             self.graph.type(eqn.out).shape[-1],
         )
+        x, *angles = eqn.inputs
         is_first = len(self.heads) == 1 and self._period is None
-        if not is_first or read != eqn.inputs[:1]:
+        if not is_first or read != (x,) or x in angles:
             return Stop(index, Reason.BOUNDARY, read)
         has_columns = rhs_columns(head.op, self.graph.type(head.inputs[1]).ndim) > 0
         if not has_columns or not all(_divides(period, each) for each in self._widths):
