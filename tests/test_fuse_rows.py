@@ -14,9 +14,9 @@ from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from poot.lowering.compile import lower, plan
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.passes.cost import CHEAP
-from poot.lowering.passes.driver import Log, Numerics, Reason
+from poot.lowering.passes.driver import Log, Numerics, Reason, run_passes
 from poot.lowering.passes.fuse_rows import (
     EXTEND_ROWS,
     PRECEDE_ROWS,
@@ -26,7 +26,7 @@ from poot.lowering.passes.fuse_rows import (
 )
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
 from poot.lowering.passes.units import MOST_OPERANDS
-from poot.lowering.plan.rows import LONG_ROW
+from poot.lowering.plan.rows import LONG_ROW, LONGEST_ROW, needs_stages
 from tests.pass_harness import (
     apply,
     assert_same_meaning,
@@ -253,6 +253,29 @@ def test_a_column_value_that_others_read_is_stored():
     assert declined(log, REPEAT_IN_ROWS) == {"%2": Reason.OTHER_SHAPE}
 
 
+LIMITED = INFO.masked(max_loop_trips=65535, compute_units=4)
+GPU = DeviceInfo(kind=DeviceKind.DISCRETE, max_loop_trips=None, compute_units=4)
+LONG_ON_GPU = LONG_ROW * 3 // 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "info", "stages"),
+    [
+        (1, LONG_ROW - 1, LIMITED, False),
+        (7, LONG_ROW, LIMITED, True),
+        (8, LONG_ROW, LIMITED, False),
+        (8, 4 << 16, LIMITED, False),
+        (8, (4 << 16) + 1, LIMITED, True),
+        (1, LONG_ON_GPU - 1, GPU, False),
+        (7, LONG_ON_GPU, GPU, True),
+        (8, LONGEST_ROW, GPU, False),
+        (8, LONGEST_ROW + 1, GPU, True),
+    ],
+)
+def test_rows_go_in_stages(rows: int, length: int, info: DeviceInfo, stages: bool):
+    assert needs_stages(rows, length, info) is stages
+
+
 def test_long_rows_are_left_to_stages():
     graph = graph_of(f"""
         device %0: f32[{LONG_ROW}]
@@ -292,7 +315,7 @@ def test_rows_beyond_a_limit_of_loops_go_in_stages_however_many(length: int):
     """)
     for trips, longest in ((65535, 1 << 18), (None, 1 << 22)):
         info = INFO.masked(compute_units=1, max_loop_trips=trips)
-        after, _ = apply(graph, fuse_rows, info=info)
+        after, _ = run_passes([fuse_rows], graph, info)
         assert (launches(after) == ["fused_row"]) is (length <= longest), trips
 
 

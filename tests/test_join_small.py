@@ -278,6 +278,37 @@ def test_a_state_is_read_before_it_is_overwritten():
     assert after is graph and not log.entries
 
 
+def test_a_state_is_read_before_a_reshape_of_what_overwrites_it():
+    graph = graph_of("""
+        state %0: f32[4,2]
+        device %1: f32[6]
+        %2: f32[4,2] = unary[op=exp](%0)
+        %3: f32[2,4] = reshape[shape=(2, 4)](%0)
+        %4: f32[2,4] = cumulative[op=sum, axis=1, reverse=false](%3)
+        %5: f32[4,2] = reshape[shape=(4, 2)](%4)
+        %6: f32[6] = unary[op=exp](%1)
+        next %0 = %5
+        result %2
+        result %6
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert after is graph and not log.entries
+
+
+def test_what_starts_a_state_anew_is_not_where_that_is_read():
+    ops, entry = ops_after(
+        graph_of("""
+        state %0: f32[1]
+        %1: f32[1] = unary[op=exp](%0)
+        %2: f32[1] = reshape[shape=(1)](2.0:f32)
+        result %1
+        next %0 = %2
+    """)
+    )
+    assert ops == ["Unary", "Reshape"]
+    assert (entry.rewrite, entry.reason) == (JOIN_SMALL, Reason.OVERWRITTEN)
+
+
 def test_launches_between_are_passed():
     graph = graph_of("""
         device %0: f32[4,2]
