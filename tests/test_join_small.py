@@ -544,6 +544,24 @@ def updating(
 
 
 LATER = "%5: f32[8,4] = reverse[axes=(1)](%3)"
+# What is updated cannot be made where the state is, which is read once more.
+HELD = graph_of("""
+    state %0: f32[8,4]
+    device %1: f32[1,4]
+    %2: f32[8,4] = unary[op=abs](%0)
+    %3: f32[8,4] = reverse[axes=(1)](%0)
+    %4: f32[8,4], %5: f32[1,4] = fused[body=graph {
+      device %0: f32[8,4]
+      device %1: f32[1,4]
+      %2: f32[8,4] = dynamic_update_slice(%0, %1, 5:i32, 0:i32)
+      %3: f32[1,4] = unary[op=neg](%1)
+      result %2
+      result %3
+    }](%2, %1)
+    result %3
+    result %5
+    next %0 = %4
+""")
 
 
 @pytest.mark.parametrize(
@@ -559,6 +577,7 @@ LATER = "%5: f32[8,4] = reverse[axes=(1)](%3)"
         (updating("device", "%2", shown="%0", last=LATER), True),
         (updating("device", "%2"), True),
         (updating("device", "%0"), True),
+        (HELD, True),
     ],
 )
 def test_what_is_read_as_it_was_is_not_overwritten(graph: Graph, copies: bool):
