@@ -25,6 +25,7 @@ from poot.lowering.passes.fuse_rows import (
     fuse_rows,
 )
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
+from poot.lowering.passes.siblings import JOIN_SIBLINGS
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.rows import LONG_ROW, LONGEST_ROW, needs_stages
 from tests.pass_harness import (
@@ -292,6 +293,19 @@ def test_long_rows_are_left_to_stages():
     assert [len(body.eqns) for body in bodies] == [3, 2]
 
 
+def test_long_rows_are_reduced_once_a_launch():
+    graph = graph_of(f"""
+        device %0: f32[{LONG_ROW}]
+        %1: f32[] = reduce[op=max, axis=0, keepdim=false](%0)
+        %2: f32[] = reduce[op=min, axis=0, keepdim=false](%0)
+        %3: f32[] = binary[op=sub](%1, %2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert declined(log, PRECEDE_ROWS) == {"%2": Reason.LONG_ROW}
+
+
 def test_long_rows_that_fill_the_device_run_whole():
     graph = graph_of(f"""
         device %0: f32[2,{LONG_ROW}]
@@ -410,6 +424,102 @@ def test_what_stands_between_the_group_and_an_equation_joins_first():
     after = fuse_rows.run(graph, INFO, log)
     assert launches(after) == ["fused_row", "fused_row"]
     assert fired(log, EXTEND_ROWS)[-3:] == ["%7", "%8", "%9"]
+
+
+def test_what_needs_nothing_of_the_group_joins_what_waits_for_it():
+    """%4 reads %3 before %5 is computed, which %6 needs."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,8]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,8] = binary[op=sub](%0, %2)
+        %4: f32[4,8] = cumulative[op=sum, axis=0, reverse=false](%3)
+        %5: f32[4,8] = unary[op=neg](%1)
+        %6: f32[4,8] = binary[op=add](%3, %5)
+        result %4
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "cumulative"]
+    assert fired(log, EXTEND_ROWS) == ["%3", "%5", "%6"]
+
+
+def test_a_view_of_an_input_stands_where_its_reader_does():
+    """%6 is computed before %4 reads %3, though %5 comes later."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[8,4]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,8] = binary[op=sub](%0, %2)
+        %4: f32[4,8] = cumulative[op=sum, axis=0, reverse=false](%3)
+        %5: f32[4,8] = transpose[perm=(1, 0)](%1)
+        %6: f32[4,8] = binary[op=add](%3, %5)
+        result %4
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["transpose", "fused_row", "cumulative"]
+    assert fired(log, EXTEND_ROWS) == ["%3", "%6"]
+
+
+def test_what_is_repeated_for_a_reader_outside_is_stored_once_a_row():
+    """Unless it is an output, which then needs no launch of its own."""
+    text = """
+        device %0: f32[4,8]
+        %1: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4,8] = broadcast[shape=(4, 8)](%1)
+    """
+    after, _ = apply(graph_of(f"{text}\nresult %2"), fuse_rows)
+    assert launches(after) == ["fused_row"]
+    read = "%3: f32[4,8] = cumulative[op=sum, axis=1, reverse=false](%2)"
+    after, _ = apply(graph_of(f"{text}\n{read}\nresult %3"), fuse_rows)
+    assert launches(after) == ["fused_row", "broadcast", "cumulative"]
+
+
+# --- siblings ---------------------------------------------------------------
+
+
+def test_reductions_of_the_same_rows_are_one_launch():
+    graph = graph_of("""
+        device %0: f32[4,8]
+        %1: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4] = reduce[op=min, axis=1, keepdim=false](%0)
+        result %1
+        result %2
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row"]
+    assert fired(log, JOIN_SIBLINGS) == ["%2"]
+
+
+def test_what_reads_results_of_the_same_rows_may_be_a_sibling():
+    """It cannot here, since %2 stands between."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[1,8]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,1] = cumulative[op=sum, axis=0, reverse=false](%2)
+        %4: f32[4,8] = matmul[out=none](%3, %1)
+        %5: f32[4,1] = reduce[op=min, axis=1, keepdim=true](%4)
+        %6: f32[4,1] = binary[op=sub](%5, %2)
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "cumulative", "matmul", "fused_row"]
+    assert declined(log, JOIN_SIBLINGS) == {"%5": Reason.ORDER}
+
+
+def test_what_reads_results_across_the_rows_is_no_sibling():
+    graph = graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4] = reduce[op=max, axis=1, keepdim=false](%0)
+        %2: f32[4,4] = binary[op=add](%0, %1)
+        %3: f32[4,1] = reduce[op=min, axis=1, keepdim=true](%2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert not fired(log, JOIN_SIBLINGS) and not declined(log, JOIN_SIBLINGS)
 
 
 # --- forms ------------------------------------------------------------------

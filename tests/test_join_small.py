@@ -606,6 +606,32 @@ def test_sections_under_other_profiles(subgroup: int):
     (dispatch,) = [node for node in program.body if isinstance(node, Dispatch)]
     assert dispatch.kernel.name.startswith("sections_2_")
     assert "sections of" in dispatch.kernel.schedule
+    # The three that are negated; the block only moves.
+    assert dispatch.flops == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "sectioned"),
+    [
+        ("dynamic_update_slice(%0, %2, 5:i32, 0:i32)", True),
+        ("binary[op=add](%0, %2)", False),
+    ],
+)
+def test_regions_of_one_result(made: str, sectioned: bool):
+    graph = graph_of(f"""
+        device %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = fused[body=graph {{
+          device %0: f32[8,4]
+          device %1: f32[1,4]
+          %2: f32[1,4] = unary[op=neg](%1)
+          %3: f32[8,4] = {made}
+          result %3
+        }}](%0, %1)
+        result %2
+    """)
+    (dispatch,) = plan_graph(graph).dispatches
+    assert dispatch.kernel.name.startswith("sections") == sectioned
 
 
 CAPACITY, HEADS, KV_HEADS, DIM = 16, 4, 2, 8
