@@ -426,6 +426,28 @@ def test_what_stands_between_the_group_and_an_equation_joins_first():
     assert fired(log, EXTEND_ROWS)[-3:] == ["%7", "%8", "%9"]
 
 
+def test_a_reshape_that_joins_before_its_reader_is_left_outside():
+    """%10 waits for %9, which reads %8."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,1]
+        device %2: f32[2,2]
+        %3: f32[4,1] = unary[op=exp](%1)
+        %4: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %5: f32[4,1] = binary[op=mul](%4, %3)
+        %6: f32[4] = reshape[shape=(4)](%5)
+        %7: f32[1] = reduce[op=sum, axis=0, keepdim=true](%6)
+        %8: f32[4,1] = reshape[shape=(4, 1)](%2)
+        %9: f32[4,1] = binary[op=add](%3, %8)
+        %10: f32[4,1] = binary[op=div](%9, %4)
+        %11: f32[4,8] = binary[op=add](%0, %10)
+        result %7
+        result %11
+    """)
+    after, _ = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+
+
 def test_what_needs_nothing_of_the_group_joins_what_waits_for_it():
     """%4 reads %3 before %5 is computed, which %6 needs."""
     graph = graph_of("""

@@ -9,9 +9,10 @@ elements of the last two. A line that is printed has a guard without a near miss
 that no test reaches. Assertions are no guards. What runs at import, such as the
 conditions of tables, is out of reach, as it has run.
 
-The tests are collected once. Each inversion is put into the functions of a forked
-copy of this process, which runs the tests that reach its line, quick ones first. One
-that needs far more CPU time than they took is one that was noticed.
+The tests are collected once, and must not open a device in that. Each inversion is put
+into the functions of a forked copy of this process, which runs the tests that reach its
+line, quick ones first. One that needs far more CPU time than they took is one that was
+noticed.
 """
 
 from __future__ import annotations
