@@ -81,6 +81,7 @@ class Reason(enum.Enum):
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
+    LARGE_TABLE = "large-table"
 
 
 REASONS = {
@@ -143,6 +144,8 @@ REASONS = {
     Reason.ACROSS_PARTS: "it reaches over more than one part",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
     Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LARGE_TABLE: "as a table it would take more memory than computing it again "
+    "is worth",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
 }
 
@@ -194,6 +197,8 @@ class Pass:
     name: str
     rewrites: tuple[Rewrite, ...]
     run: Callable[[Graph, DeviceInfo, Log], Graph]
+    # Whether it runs over sub-graphs too.
+    nested: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,7 @@ def run_passes(
 ) -> tuple[Graph, tuple[PassRecord, ...]]:
     """The graph after all passes in turn, and the record of each.
 
-    A pass runs over a graph, then over the sub-graphs of what it left.
+    A pass runs over a graph, then over the sub-graphs of what it left if it is nested.
     """
     records: list[PassRecord] = []
     for entry in passes:
@@ -237,7 +242,7 @@ def _run(
     records.append(record)
     changed: dict[int, ControlOp] = {}
     for index, eqn in enumerate(after.eqns):
-        if not isinstance(eqn.op, ControlOp):
+        if not isinstance(eqn.op, ControlOp) or not entry.nested:
             continue
         regions = [
             _run(entry, region, info, records, _named(after, index, number, where))
