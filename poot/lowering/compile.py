@@ -38,6 +38,7 @@ from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.gated import gated
 from poot.lowering.passes.horizontal import horizontal
 from poot.lowering.passes.join_small import join_small
+from poot.lowering.passes.one_per_row import one_per_row
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
@@ -67,6 +68,7 @@ PASSES: tuple[Pass, ...] = (
     fold,
     canonicalize,
     open_control,
+    one_per_row,
     cse,
     drop_barriers,
     dce,

@@ -81,6 +81,9 @@ class Reason(enum.Enum):
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
+    WHOLE_VECTORS = "whole-vectors"
+    NOT_EACH_ROW = "not-each-row"
+    NOT_FILLED = "not-filled"
 
 
 REASONS = {
@@ -144,6 +147,9 @@ REASONS = {
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
     Reason.SMALL_GAIN: "too little would be saved",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
+    Reason.WHOLE_VECTORS: "its index vectors are not put together of their components",
+    Reason.NOT_EACH_ROW: "it is not told that each row has one element, in order",
+    Reason.NOT_FILLED: "what it writes to is not filled with one number",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Iota
 from poot.lowering.device_info import DeviceInfo
@@ -156,7 +157,8 @@ class Growth:
         if is_reduction:
             return self.group.reductions == 0
         if fit.form is Form.ROW:
-            return True
+            # Of a row that was reduced in parts no element can be asked for again.
+            return not isinstance(self.graph.eqns[index].op, GeneralGather)
         depends = any(
             operand in self.group.forms for operand in self.graph.eqns[index].inputs
         )
