@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
@@ -41,8 +41,7 @@ class RowRegion:
             dict.fromkeys(
                 (self._base(value), shape)
                 for index in self.members
-                for value, shape in group.fits[index].outer
-                if value not in self.own
+                for value, shape in self._outer(index)
             )
         )
         inside = set(self.members)
@@ -52,6 +51,16 @@ class RowRegion:
         return value in self.units.kept or any(
             user not in inside for user in self.units.users.get(value, ())
         )
+
+    def _outer(self, index: int) -> Iterator[Outer]:
+        """What a member reads that is not computed here, and in which shape."""
+        listed = dict(self.group.fits[index].outer)
+        for value in self.units.values(self.graph.eqns[index].inputs):
+            if value in listed and value not in self.own:
+                yield value, listed[value]
+            elif value not in self.own:
+                # A change of axes that had joined, and was left outside again.
+                yield value, self.group.domain.shape(self.group.forms[value])
 
     def _base(self, value: ValueId) -> ValueId:
         """The value of which `value` is only another shape."""
@@ -98,9 +107,8 @@ class RowRegion:
         known: dict[ValueId, Operand] = {}
         for index in self.members:
             eqn = self.graph.eqns[index]
-            for value, shape in self.group.fits[index].outer:
-                if value not in self.own:
-                    known[value] = outer[self._base(value), shape]
+            for value, shape in self._outer(index):
+                known[value] = outer[self._base(value), shape]
             operands = tuple(
                 o if isinstance(o, Scalar) else known[o] for o in eqn.inputs
             )
