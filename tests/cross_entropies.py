@@ -81,6 +81,22 @@ def focal(m: Any, logits: Any, labels: Any) -> Any:
     return -m.np.mean((1 - m.np.exp(chosen)) ** 2 * chosen)
 
 
+def with_squared_logs(m: Any, logits: Any, labels: Any) -> Any:
+    """A part for the size of the logits, which is averaged first."""
+    logs = m.nn.logsumexp(logits, axis=-1)
+    part = 1e-4 * m.np.mean(logs**2)
+    chosen = m.np.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    return part + m.np.mean(logs - chosen)
+
+
+def of_counted(m: Any, logits: Any, labels: Any) -> Any:
+    """The mean over those that are not ignored, whose number divides the gradient."""
+    counts = labels != -100
+    safe = m.np.where(counts, labels, 0)[..., None]
+    chosen = m.np.take_along_axis(m.nn.log_softmax(logits), safe, -1)[..., 0]
+    return -m.np.sum(m.np.where(counts, chosen, 0)) / m.np.maximum(m.np.sum(counts), 1)
+
+
 FORMS = (
     taken,
     taken_of_logits,
@@ -93,6 +109,8 @@ FORMS = (
     ignoring,
     smoothed,
     focal,
+    with_squared_logs,
+    of_counted,
 )
 # JAX has no gradient for what it reads outside by clamping; poot's is of what is read.
 CLAMPED = (indexed, indexed_flat, mapped)

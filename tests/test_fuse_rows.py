@@ -389,6 +389,31 @@ def test_what_stands_between_the_group_and_an_equation_joins_first():
     assert fired(log, EXTEND_ROWS)[-3:] == ["%7", "%8", "%9"]
 
 
+def test_a_change_of_axes_that_had_joined_first_is_read():
+    """%6 takes in %5, on which nothing of the group works, and so it stays outside."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[2,2]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4] = reshape[shape=(4)](%2)
+        %4: f32[] = reduce[op=sum, axis=0, keepdim=false](%3)
+        %5: f32[4,1] = reshape[shape=(4, 1)](%1)
+        %6: f32[4,1] = unary[op=neg](%5)
+        %7: f32[4,1] = binary[op=mul](%6, %2)
+        %8: f32[4,1] = binary[op=add](%7, %2)
+        result %4
+        result %8
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert fired(log, EXTEND_ROWS) == ["%3", "%5", "%6", "%7", "%8"]
+    first = next(eqn for eqn in after.eqns if isinstance(eqn.op, FusedRow))
+    assert [str(after.type(value)) for value in first.inputs] == [
+        "f32[4,8]",
+        "f32[4,1]",
+    ]
+
+
 # --- forms ------------------------------------------------------------------
 
 FULL, ROW = Form.FULL, Form.ROW

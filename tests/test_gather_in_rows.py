@@ -476,6 +476,24 @@ def test_an_element_is_asked_for_in_the_row_program(source: str, taken: str):
     assert "%4" in [*fired(log, EXTEND_ROWS), *fired(log, PRECEDE_ROWS)]
 
 
+def test_a_gather_between_the_group_and_an_equation_joins_first():
+    """%6 waits for %4, which stands behind the reader of %2."""
+    graph = graph_of(f"""
+        device %0: f32[4,8]
+        device %1: i32[4,1]
+        %2: f32[4] = reduce[op=max, axis=1, keepdim=false](%0)
+        %3: f32[1] = reduce[op=sum, axis=0, keepdim=true](%2)
+        %4: f32[4] = {IN_ROWS}(%0, %1)
+        %5: f32[4] = binary[op=mul](%4, %2)
+        %6: f32[4] = binary[op=sub](%5, %2)
+        result %3
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert fired(log, EXTEND_ROWS) == ["%4", "%5", "%6"]
+    assert not any(isinstance(eqn.op, GeneralGather) for eqn in after.eqns)
+
+
 def test_rows_in_stages_are_not_asked_again():
     graph = graph_of(f"""
         device %0: f32[1,{LONG_ROW}]
