@@ -1,12 +1,10 @@
-"""What is timed on a GPU: each row by the same code under poot and under JAX.
-
-A library is a module with `numpy`, `lax`, `nn`, `jit` and `device_put`: poot, or jax.
-"""
+"""What is timed on a GPU: each row by the same code under poot and under JAX."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,56 +13,19 @@ import numpy as np
 
 import models
 from cases import chain, softmax
-from gpu import CALLS, Start, seconds
+from gpu import Start
+from memory_rows import memory_rows
+from row import Row, micro, normal, of_arrays, rate, tera
 
 # What is right, in f64 if the arrays are.
 NUMPY = SimpleNamespace(numpy=np, lax=SimpleNamespace(rsqrt=lambda x: 1 / np.sqrt(x)))
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table: what a call does, and in what its figure is."""
-
-    name: str
-    unit: str
-    # Starts calls under a library.
-    start: Callable[[Any], Start]
-    # The figure of so many seconds a call.
-    figure: Callable[[float], float]
-    calls: int = CALLS
-    # Whether each call is waited for.
-    waits: bool = False
-
-    def measure(self, library: Any) -> float:
-        """The row's figure under a library."""
-        return self.figure(seconds(self.start(library), self.calls, self.waits))
-
-
-def _tera(amount: float) -> Callable[[float], float]:
-    return lambda taken: amount / taken / 1e12
-
-
-def _micro(taken: float) -> float:
-    return taken * 1e6
-
-
-def _rate(taken: float) -> float:
-    return 1 / taken
-
-
-def _of_arrays(
+def _first_rows(
     function: Callable[..., Any], make: Callable[[], list[np.ndarray]]
 ) -> Callable[[Any], Start]:
-    """Calls of a jitted function on arrays that are made anew, then checked."""
-
-    def started(library: Any) -> Start:
-        arrays = make()
-        jitted = library.jit(lambda *given: function(library, *given))
-        placed = [library.device_put(array) for array in arrays]
-        _check(function, arrays, jitted(*placed))
-        return lambda: jitted(*placed).block_until_ready
-
-    return started
+    """Calls of a function of rows, of which the first are checked."""
+    return of_arrays(function, make, partial(_check, function))
 
 
 def _check(function: Callable[..., Any], arrays: list[np.ndarray], got: Any) -> None:
@@ -78,11 +39,6 @@ def _check(function: Callable[..., Any], arrays: list[np.ndarray], got: Any) -> 
     np.testing.assert_allclose(
         found, function(NUMPY, *part), rtol=2e-2 if narrow else 1e-4, atol=1e-5
     )
-
-
-def _normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
-    random = np.random.default_rng()
-    return random.standard_normal(shape, dtype=np.float32).astype(dtype)
 
 
 # --- calls, and what the memory limits --------------------------------------
@@ -99,42 +55,42 @@ def _softmax(library: Any, x: Any) -> Any:
     return softmax(library.numpy, x)
 
 
-def _memory_rows() -> Iterator[Row]:
+def _row_rows() -> Iterator[Row]:
     size = 8 * ELEMENTS
     yield Row(
         "chain f32 2^28",
         "TB/s",
-        _of_arrays(
-            lambda library, x: chain(library.numpy, x), lambda: [_normal(ELEMENTS)]
+        _first_rows(
+            lambda library, x: chain(library.numpy, x), lambda: [normal(ELEMENTS)]
         ),
-        _tera(size),
+        tera(size),
     )
     yield Row(
         f"softmax f32 {ROWS}x{COLUMNS}",
         "TB/s",
-        _of_arrays(
+        _first_rows(
             lambda library, x: softmax(library.numpy, x),
-            lambda: [_normal(ROWS, COLUMNS)],
+            lambda: [normal(ROWS, COLUMNS)],
         ),
-        _tera(size),
+        tera(size),
     )
     for name, dtype in (("f32", np.float32), ("bf16", ml_dtypes.bfloat16)):
 
         def make(dtype: Any = dtype) -> list[np.ndarray]:
-            return [_normal(ROWS, COLUMNS, dtype=dtype), _normal(COLUMNS, dtype=dtype)]
+            return [normal(ROWS, COLUMNS, dtype=dtype), normal(COLUMNS, dtype=dtype)]
 
         yield Row(
             f"RMSNorm {name} {ROWS}x{COLUMNS}",
             "TB/s",
-            _of_arrays(models.rms_norm, make),
-            _tera(2 * ELEMENTS * np.dtype(dtype).itemsize),
+            _first_rows(models.rms_norm, make),
+            tera(2 * ELEMENTS * np.dtype(dtype).itemsize),
         )
 
 
 def _call_rows() -> Iterator[Row]:
-    add = _of_arrays(lambda library, x, y: x + y, lambda: [_normal(16), _normal(16)])
-    yield Row("add of 16, waited for", "us", add, _micro, calls=300, waits=True)
-    yield Row("add of 16, back to back", "us", add, _micro, calls=300)
+    add = _first_rows(lambda library, x, y: x + y, lambda: [normal(16), normal(16)])
+    yield Row("add of 16, waited for", "us", add, micro, calls=300, waits=True)
+    yield Row("add of 16, back to back", "us", add, micro, calls=300)
 
 
 # --- products with one row ---------------------------------------------------
@@ -147,8 +103,8 @@ def _vector_rows() -> Iterator[Row]:
     for n, k in ((4096, 4096), (14336, 4096), (28672, 8192)):
 
         def started(library: Any, n: int = n, k: int = k) -> Start:
-            matrices = [_normal(n, k, dtype=ml_dtypes.bfloat16) for _ in range(2)]
-            x = _normal(1, k, dtype=ml_dtypes.bfloat16)
+            matrices = [normal(n, k, dtype=ml_dtypes.bfloat16) for _ in range(2)]
+            x = normal(1, k, dtype=ml_dtypes.bfloat16)
             placed = [library.device_put(matrices[i % 2]) for i in range(MATRICES)]
             given = library.device_put(x)
             jitted = library.jit(lambda x, ws: [x @ w.T for w in ws])
@@ -158,7 +114,7 @@ def _vector_rows() -> Iterator[Row]:
             return lambda: jitted(given, placed)[-1].block_until_ready
 
         yield Row(
-            f"matrix-vector bf16 {n}x{k}", "TB/s", started, _tera(2 * n * k * MATRICES)
+            f"matrix-vector bf16 {n}x{k}", "TB/s", started, tera(2 * n * k * MATRICES)
         )
 
 
@@ -172,7 +128,7 @@ def _weights(library: Any, sizes: models.Llama) -> Any:
     def make(shape: tuple[int, ...]) -> Any:
         if shape not in made:
             scale = np.float32(0.02 if len(shape) > 1 else 1)
-            made[shape] = (_normal(*shape) * scale).astype(ml_dtypes.bfloat16)
+            made[shape] = (normal(*shape) * scale).astype(ml_dtypes.bfloat16)
         return library.device_put(made[shape])
 
     return models.llama_weights(sizes, make)
@@ -209,19 +165,25 @@ def _decode_rows() -> Iterator[Row]:
 
         for how, waits in (("", False), (", each waited for", True)):
             yield Row(
-                f"Llama-{name} bf16 decode{how}", "tok/s", started, _rate, 64, waits
+                f"Llama-{name} bf16 decode{how}", "tok/s", started, rate, 64, waits
             )
     long = replace(models.LLAMA_1B, capacity=8192 + 256)
     yield Row(
         "Llama-1B bf16 decode at 8192",
         "tok/s",
         lambda library: Decoder(library, long, 8192 - 256),
-        _rate,
+        rate,
         64,
     )
 
 
 def rows() -> dict[str, Row]:
     """Every row by its name, in the order of the table."""
-    every = (*_call_rows(), *_memory_rows(), *_vector_rows(), *_decode_rows())
+    every = (
+        *_call_rows(),
+        *_row_rows(),
+        *memory_rows(),
+        *_vector_rows(),
+        *_decode_rows(),
+    )
     return {row.name: row for row in every}

@@ -13,7 +13,7 @@ from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.composite import Fused, FusedRow
+from poot.core.ops.composite import Fused, FusedRow, Table
 from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.indexing import DynamicSlice, Gather, GatherMode
 from poot.core.ops.matmul import MatMul
@@ -481,7 +481,23 @@ def _rope(op: Rope, x: Array, cos: Array, sin: Array) -> Array:
     return np.concatenate([turned * cos + rotated * sin, rest], -1)
 
 
+def _squares(dtype: DType) -> Graph:
+    """The squares of the first numbers."""
+    builder = Builder()
+    (numbers,) = builder.emit(Iota(dtype, (9,), 0), ())
+    (squares,) = builder.emit(Binary(BinaryOp.MUL), (numbers, numbers))
+    builder.result(squares)
+    return builder.finish()
+
+
 COMPOSITES = [
+    OpRow(
+        Table(_squares(dtypes.float32)).key,
+        NUMBERS,
+        lambda dtype: [Case(Table(_squares(dtype)), ())],
+        lambda op: np.square(np.arange(9).astype(op.body.result_types[0].dtype.numpy)),
+        ((-1.0, 1.0),),
+    ),
     OpRow(
         Rope(2, RopeForm.HALF).key,
         FLOATS,

@@ -11,6 +11,7 @@ from poot.core.ops.host import HostCall, holds
 from poot.core.types import Named, SlotKey, Storage, ValueMeta
 from poot.interpreters.jit import BoundJitFunction, JitFunction, jit
 from poot.interpreters.staged import Compiled
+from poot.lowering.plan.frame import tables_of
 from poot.lowering.program import Program
 
 # Constants that are listed one by one.
@@ -26,8 +27,9 @@ class Explanation:
     def __str__(self) -> str:
         graph = self.compiled.graph
         lines = [f"`{self.compiled.name}`", "arguments", *_arguments(graph)]
-        if graph.consts:
-            lines += ["constants", *_constants(graph)]
+        constants = list(_constants(graph))
+        if constants:
+            lines += ["constants", *constants]
         lines += ["results", *_results(self.compiled)]
         return "\n".join([*lines, self.compiled.report()])
 
@@ -84,9 +86,12 @@ def described(meta: ValueMeta) -> str:
 
 
 def _constants(graph: Graph) -> Iterator[str]:
-    types = [graph.type(value) for value in graph.consts]
+    types = [graph.type(value) for value in (*graph.consts, *tables_of(graph))]
+    if not types:
+        return
     for number, type in enumerate(types[:_MOST_CONSTANTS]):
-        yield f"  {number}: {type}"
+        computed = "" if number < len(graph.consts) else ", computed"
+        yield f"  {number}: {type}{computed}"
     if len(types) > _MOST_CONSTANTS:
         yield f"  and {len(types) - _MOST_CONSTANTS} more"
     yield f"  {sum(type.size_bytes for type in types)} B in all"

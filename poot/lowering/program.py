@@ -242,10 +242,13 @@ class Program:
     results: tuple[ResultSpec, ...]
     # Inputs that are donated: their buffers are updated in place or given back.
     donated: frozenset[int] = frozenset()
+    # Those of the graph, then one for each table.
     consts: tuple[TensorType, ...] = ()
     slots: tuple[SlotSpec, ...] = ()
     witnesses: tuple[WitnessSpec, ...] = ()
     arena_bytes: int = 0
+    # What computes the tables: the one result of each is a constant of this program.
+    tables: tuple[Program, ...] = ()
     # The number of the result that holds each exported value.
     exports: dict[str, int] = field(default_factory=dict)
     # What planning changed of the graph, for reports.

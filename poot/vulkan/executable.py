@@ -104,6 +104,7 @@ class Executable:
         self.device = device
         self.program = program
         _check_consts(program, consts)
+        consts = (*consts, *(_computed(device, table) for table in program.tables))
         device.collect()
         lowered = lower_control(program, device.info)
         self.commands = record(
@@ -490,16 +491,29 @@ def _no_look(word: int) -> int:
 
 
 def _check_consts(program: Program, consts: Sequence[DeviceBuffer]) -> None:
-    if len(consts) != len(program.consts):
-        raise LoweringError(
-            f"the program has {len(program.consts)} constants; given {len(consts)}"
-        )
-    for number, (needed, const) in enumerate(zip(program.consts, consts, strict=True)):
+    count = len(program.consts) - len(program.tables)
+    if len(consts) != count:
+        raise LoweringError(f"the program has {count} constants; given {len(consts)}")
+    given = zip(program.consts[:count], consts, strict=True)
+    for number, (needed, const) in enumerate(given):
         if const.is_closed or const.size_bytes < needed.size_bytes:
             raise LoweringError(
                 f"constant {number} ({needed}) needs {needed.size_bytes} bytes; its "
                 f"buffer has {0 if const.is_closed else const.size_bytes}"
             )
+
+
+def _computed(device: Device, table: Program) -> DeviceBuffer:
+    """The result of a program that takes nothing."""
+    executable = Executable(device, table)
+    try:
+        results, completion = executable.call(())
+        completion.wait()
+    finally:
+        executable.close()
+    (result,) = results
+    result.shared = True
+    return result
 
 
 def _needed(program: Program) -> list[tuple[int, int]]:

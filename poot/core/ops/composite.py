@@ -48,6 +48,25 @@ class _Region(Composite):
 
 @register
 @dataclass(frozen=True, slots=True)
+class Table(Composite):
+    """The one result of `body`, which depends on no input: computed before all calls.
+
+    Values of it have the storage COMPUTED: a constant that the graph defines.
+    """
+
+    body: Graph
+    name: ClassVar[str] = "table"
+
+    def infer(self) -> TensorType:
+        (type,) = self.body.result_types
+        return type
+
+    def decompose(self, *types: TensorType) -> Graph:
+        return self.body
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Fused(_Region):
     """Elementwise and shape primitives, computed element by element of the results.
 

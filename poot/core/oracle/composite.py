@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poot.core import dtypes
 from poot.core.ops.attention import Attention
-from poot.core.ops.composite import Composite, Fused, FusedRow
+from poot.core.ops.composite import Composite, Fused, FusedRow, Table
 from poot.core.ops.contractions import (
     ContractionEpilogue,
     DenseContraction,
@@ -18,7 +18,7 @@ from poot.core.oracle.table import Arithmetic, Array, impl
 from poot.core.types import TensorType
 
 
-@impl.define(Attention, Fused, FusedRow, Rope, ContractionEpilogue)
+@impl.define(Attention, Fused, FusedRow, Rope, ContractionEpilogue, Table)
 @impl.define(DenseContraction, GroupedDenseContraction, DenseRowGather)
 @impl.define(CountedLoop, FlagLoop, Switch)
 def _decomposed(

@@ -91,14 +91,17 @@ def to_words(
     if dtype.itemsize > WORD_BYTES:
         pairs = [k.bitcast(element, vector(U32, 2)) for element in elements]
         return [k.extract(pair, half) for pair in pairs for half in range(2)]
+    return packed_bits(k, [to_bits(k, e, dtype, rounded) for e in elements], dtype)
+
+
+def packed_bits(k: KernelBuilder, bits: Sequence[Value], dtype: DType) -> list[Value]:
+    """The bits of neighbouring elements of up to 32 bits each, as words."""
     count = WORD_BYTES // dtype.itemsize
     words = []
-    for first in range(0, len(elements), count):
-        word = to_bits(k, elements[first], dtype, rounded)
-        for place, element in enumerate(elements[first + 1 : first + count], 1):
-            bits = to_bits(k, element, dtype, rounded)
-            bits = k.shl(bits, place * dtype.bits)
-            word = k.or_(word, bits)
+    for first in range(0, len(bits), count):
+        word = bits[first]
+        for place, more in enumerate(bits[first + 1 : first + count], 1):
+            word = k.or_(word, k.shl(more, place * dtype.bits))
         words.append(word)
     return words
 
@@ -150,6 +153,28 @@ class ChunkMemory:
                 words = self._words(pointer, dtype, place, bound, run)
                 elements += from_words(self.k, words, dtype)
         return tuple(elements)
+
+    def words(
+        self,
+        pointer: Pointer,
+        dtype: DType,
+        at: Strided,
+        bound: Size,
+        alignment: int = 16,
+    ) -> list[Value]:
+        """The bits of the elements of all lanes, which fill whole words."""
+        k, maps = self.k, self.coordinates
+        run = self._run(at, dtype, alignment)
+        if run * dtype.itemsize >= WORD_BYTES:
+            words: list[Value] = []
+            for lane in range(0, maps.lanes, run):
+                words += self._words(pointer, dtype, maps.place(at, lane), bound, run)
+            return words
+        bits = [
+            k.load_small(pointer, dtype.bits, maps.value(place), bound)
+            for place in maps.places(at)
+        ]
+        return packed_bits(k, bits, dtype)
 
     def _run(self, at: Coordinate, dtype: DType, alignment: int) -> int:
         """How many neighbouring elements can be loaded as aligned words."""

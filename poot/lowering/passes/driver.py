@@ -84,6 +84,7 @@ class Reason(enum.Enum):
     WHOLE_VECTORS = "whole-vectors"
     NOT_EACH_ROW = "not-each-row"
     NOT_FILLED = "not-filled"
+    LARGE_TABLE = "large-table"
 
 
 REASONS = {
@@ -146,6 +147,8 @@ REASONS = {
     Reason.ACROSS_PARTS: "it reaches over more than one part",
     Reason.REST: "what is not turned is not the rest of the same tensor, in its place",
     Reason.SMALL_GAIN: "too little would be saved",
+    Reason.LARGE_TABLE: "as a table it would take more memory than computing it again "
+    "is worth",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
     Reason.WHOLE_VECTORS: "its index vectors are not put together of their components",
     Reason.NOT_EACH_ROW: "it is not told that each row has one element, in order",
@@ -200,6 +203,8 @@ class Pass:
     name: str
     rewrites: tuple[Rewrite, ...]
     run: Callable[[Graph, DeviceInfo, Log], Graph]
+    # Whether it runs over sub-graphs too.
+    nested: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,7 @@ def run_passes(
 ) -> tuple[Graph, tuple[PassRecord, ...]]:
     """The graph after all passes in turn, and the record of each.
 
-    A pass runs over a graph, then over the sub-graphs of what it left.
+    A pass runs over a graph, then over the sub-graphs of what it left if it is nested.
     """
     records: list[PassRecord] = []
     for entry in passes:
@@ -243,7 +248,7 @@ def _run(
     records.append(record)
     changed: dict[int, ControlOp] = {}
     for index, eqn in enumerate(after.eqns):
-        if not isinstance(eqn.op, ControlOp):
+        if not isinstance(eqn.op, ControlOp) or not entry.nested:
             continue
         regions = [
             _run(entry, region, info, records, _named(after, index, number, where))

@@ -113,7 +113,12 @@ def describe_program(program: Program) -> str:
         f"{len(dispatches)} dispatches of {len(program.kernels)} kernels, "
         f"{moved} B moved, {flops} flops, arena {program.arena_bytes} B"
     ]
-    return "\n".join([*lines, *_node_lines(program.body, "  ")])
+    lines += _node_lines(program.body, "  ")
+    first = len(program.consts) - len(program.tables)
+    for number, table in enumerate(program.tables, first):
+        lines.append(f"constant {number}: {program.consts[number]}, computed once by")
+        lines += _node_lines(table.body, "  ")
+    return "\n".join(lines)
 
 
 def _node_lines(nodes: Sequence[Node], indent: str) -> Iterator[str]:

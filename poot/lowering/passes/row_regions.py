@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
@@ -16,7 +16,7 @@ from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Broadcast, Iota, Reshape
 from poot.core.types import TensorType
-from poot.lowering.passes.row_forms import row_gather
+from poot.lowering.passes.row_forms import Fit, Form, row_gather
 from poot.lowering.passes.row_group import RowGroup
 from poot.lowering.passes.units import Units
 
@@ -41,7 +41,8 @@ class RowRegion:
             dict.fromkeys(
                 (self._base(value), shape)
                 for index in self.members
-                for value, shape in self._outer(index)
+                for value, shape in group.fits[index].outer
+                if value not in self.own
             )
         )
         inside = set(self.members)
@@ -51,16 +52,6 @@ class RowRegion:
         return value in self.units.kept or any(
             user not in inside for user in self.units.users.get(value, ())
         )
-
-    def _outer(self, index: int) -> Iterator[Outer]:
-        """What a member reads that is not computed here, and in which shape."""
-        listed = dict(self.group.fits[index].outer)
-        for value in self.units.values(self.graph.eqns[index].inputs):
-            if value in listed and value not in self.own:
-                yield value, listed[value]
-            elif value not in self.own:
-                # A change of axes that had joined, and was left outside again.
-                yield value, self.group.domain.shape(self.group.forms[value])
 
     def _base(self, value: ValueId) -> ValueId:
         """The value of which `value` is only another shape."""
@@ -87,6 +78,7 @@ class RowRegion:
             eqn = self.graph.eqns[index]
             if isinstance(eqn.op, Reshape) and not self._is_made(eqn, inside):
                 inside.remove(index)
+                self._give(eqn.out, self.group.fits[index].form)
         for index in reversed(self.members):
             eqn = self.graph.eqns[index]
             readers = self.units.users.get(eqn.outs[0], ())
@@ -94,6 +86,14 @@ class RowRegion:
             if isinstance(eqn.op, Broadcast | Reshape) and not is_read:
                 inside.discard(index)
         self.members = [index for index in self.members if index in inside]
+
+    def _give(self, value: ValueId, form: Form) -> None:
+        """Have members that read a value take it from outside, as some do already."""
+        taken = value, self.group.domain.shape(form)
+        for user in self.units.users.get(value, ()):
+            fit = self.group.fits.get(user)
+            if fit is not None and taken not in fit.outer:
+                self.group.fits[user] = Fit(fit.form, (*fit.outer, taken))
 
     def body(self) -> tuple[Graph, dict[ValueId, int]]:
         """The region, and which of its results each escaping value is."""
@@ -107,8 +107,9 @@ class RowRegion:
         known: dict[ValueId, Operand] = {}
         for index in self.members:
             eqn = self.graph.eqns[index]
-            for value, shape in self._outer(index):
-                known[value] = outer[self._base(value), shape]
+            for value, shape in self.group.fits[index].outer:
+                if value not in self.own:
+                    known[value] = outer[self._base(value), shape]
             operands = tuple(
                 o if isinstance(o, Scalar) else known[o] for o in eqn.inputs
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from poot.core.equation import Export, Result, StateNext, ValueId, Witness
 from poot.core.graph import Graph
-from poot.core.ops.composite import Fused
+from poot.core.ops.composite import Fused, Table
 from poot.core.ops.shape import Reshape
 from poot.core.types import Storage
 from poot.lowering.plan.layout import ALIGNMENT, padded
@@ -59,6 +59,11 @@ def make_inner_frame(
     return _FrameMaker(graph).make_inner(inputs, results)
 
 
+def tables_of(graph: Graph) -> tuple[ValueId, ...]:
+    """The results of the tables, in the order in which programs number them."""
+    return tuple(eqn.out for eqn in graph.eqns if isinstance(eqn.op, Table))
+
+
 _SPACES = {
     Storage.DEVICE: Space.ARGUMENT,
     Storage.STATE: Space.STATE,
@@ -73,7 +78,8 @@ class _FrameMaker:
         self.definitions = graph.definitions()
         self.uses = graph.uses()
         self.numbers = {value: i for i, value in enumerate(graph.arguments)}
-        self.const_numbers = {value: i for i, value in enumerate(graph.consts)}
+        constants = (*graph.consts, *tables_of(graph))
+        self.const_numbers = {value: i for i, value in enumerate(constants)}
         # State inputs by the value that overwrites them, as far as it is a result too.
         self.next_of: dict[ValueId, ValueId] = {}
         self.kept: set[ValueId] = set()
@@ -82,6 +88,10 @@ class _FrameMaker:
     def make(self) -> Frame:
         frame, graph = self.frame, self.graph
         self._place_inputs()
+        for value in tables_of(graph):
+            size = graph.type(value).size_bytes
+            number = self.const_numbers[value]
+            frame.inputs[value] = BufferRange(Space.CONST, number, 0, size)
         for pair in graph.state:
             self._take_state(pair)
         for output in graph.outputs:
@@ -216,10 +226,10 @@ class _FrameMaker:
         # A failed check spoils what a call returns, but not what it was given.
         shares = not self.graph.witnesses
         storage = self.graph.values[base].storage
-        if shares and storage is Storage.DEVICE:
-            frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
-        elif shares and storage is Storage.CONST:
+        if shares and base in self.const_numbers:
             frame.results.append(ResultSpec(type, const_index=self.const_numbers[base]))
+        elif shares and storage is Storage.DEVICE:
+            frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
         else:
             frame.results.append(ResultSpec(type))
             frame.early.append((base, target))

@@ -16,13 +16,13 @@ from poot.core.errors import (
 )
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.composite import Composite, Fused, FusedRow
+from poot.core.ops.composite import Composite, Fused, FusedRow, Table
 from poot.core.ops.contractions import ContractionEpilogue
 from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.buffers import lifetimes, place, relocate
 from poot.lowering.plan.context import PlanContext
-from poot.lowering.plan.frame import Frame, make_frame
+from poot.lowering.plan.frame import Frame, make_frame, tables_of
 from poot.lowering.plan.layout import Layout, View, view_layout
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import BufferRange, Node, Program, Space
@@ -121,6 +121,9 @@ def _deposit(ctx: PlanContext, source: View, target: BufferRange) -> None:
 def _plan_equation(ctx: PlanContext, index: int, eqn: Eqn) -> None:
     ctx.label = f"{_named(eqn.op)} at {ctx.graph.source(index)}"
     ctx.index = index
+    if isinstance(eqn.op, Table):
+        # Its place is a constant's.
+        return
     if all(ctx.type(out).size == 0 for out in eqn.outs):
         for out in eqn.outs:
             ctx.output(out)
@@ -228,7 +231,7 @@ def _finish(ctx: PlanContext, frame: Frame) -> Program:
         inputs=tuple(graph.type(v) for v in graph.arguments),
         results=tuple(frame.results),
         donated=frame.donated,
-        consts=tuple(graph.type(v) for v in graph.consts),
+        consts=tuple(graph.type(v) for v in (*graph.consts, *tables_of(graph))),
         slots=tuple(frame.slots),
         witnesses=tuple(frame.witnesses),
         arena_bytes=size,
