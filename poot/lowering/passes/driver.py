@@ -81,6 +81,9 @@ class Reason(enum.Enum):
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
+    WHOLE_VECTORS = "whole-vectors"
+    NOT_EACH_ROW = "not-each-row"
+    NOT_FILLED = "not-filled"
     LARGE_TABLE = "large-table"
 
 
@@ -147,6 +150,9 @@ REASONS = {
     Reason.LARGE_TABLE: "as a table it would take more memory than computing it again "
     "is worth",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
+    Reason.WHOLE_VECTORS: "its index vectors are not put together of their components",
+    Reason.NOT_EACH_ROW: "it is not told that each row has one element, in order",
+    Reason.NOT_FILLED: "what it writes to is not filled with one number",
 }
 
 
