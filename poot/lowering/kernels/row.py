@@ -47,7 +47,12 @@ _PARTS_PER_UNIT = 16
 @lower.define(FusedRow)
 def _lower_fused_row(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(eqn.op, FusedRow)
-    operands = [ctx.view(operand) for operand in eqn.inputs]
+    first, *rest = eqn.op.body.eqns
+    if not rest and isinstance(first.op, Reduce | ArgReduce):
+        # Nothing but a reduction may go along another axis of the memory.
+        lower[first.op.key](ctx, Eqn(first.op, eqn.inputs, eqn.outs))
+        return
+    operands = [ctx.in_order(operand) for operand in eqn.inputs]
     outs = [ctx.output(out) for out in eqn.outs]
     lower_rows(ctx, eqn.op.body, operands, outs)
 
