@@ -13,6 +13,7 @@ from poot.core.dtypes import float32
 from poot.core.errors import CapabilityError, LimitError
 from poot.core.graph import Graph
 from poot.core.op import primitive_keys
+from poot.core.ops.composite import Table
 from poot.core.ops.matmul import MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Broadcast, Reshape, Slice, Transpose
@@ -41,7 +42,9 @@ def program_of(body: str, **changes: object) -> Program:
 
 def test_every_primitive_has_a_lower_rule():
     assert RULE_MODULES
-    assert [key for key in primitive_keys() if key not in rules.lower] == []
+    # A table is computed by a program of its own, before all calls.
+    keys = [key for key in primitive_keys() if key.op is not Table]
+    assert [key for key in keys if key not in rules.lower] == []
 
 
 # --- layouts ----------------------------------------------------------------
