@@ -109,6 +109,22 @@ def test_reshape_of_layouts(layout, shape, strides):
     assert (reshaped and reshaped.strides) == strides
 
 
+@pytest.mark.parametrize(
+    "layout, contiguous, text",
+    [
+        (Layout((2, 3), (3, 1)), True, "2x3"),
+        (Layout((2, 3), (4, 1)), False, "2x3 by (4,1) from 0"),
+        (Layout((2, 3), (3, 1), 6), True, "2x3 by (3,1) from 6"),
+        (Layout((1, 3), (9, 1)), True, "1x3"),
+        (Layout((0, 3), (9, 5)), True, "0x3"),
+        (Layout((), ()), True, "scalar"),
+    ],
+)
+def test_rows_without_gaps(layout, contiguous, text):
+    assert layout.is_contiguous is contiguous
+    assert str(layout) == text
+
+
 def test_collapse_merges_axes_that_all_walk_as_one():
     one = Layout.dense((2, 3, 4))
     rows = Layout.dense((3, 4)).broadcast((2, 3, 4))
