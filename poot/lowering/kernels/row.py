@@ -29,10 +29,10 @@ from poot.core.ops.elementwise import (
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.reducers import reducer
 from poot.lowering.kernels.row_cut import Cut, row_domain
 from poot.lowering.kernels.row_launch import launch_rows
+from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rows import needs_stages

@@ -19,7 +19,6 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES
@@ -27,6 +26,7 @@ from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import Pack
 from poot.lowering.kernels.region import Load, Permute, Region, Source, Step
 from poot.lowering.kernels.shapes import axis_runs
+from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.layout import SECTOR_BYTES, Layout
 from poot.lowering.spirv.builder import KernelBuilder, Value
 
