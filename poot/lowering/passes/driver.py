@@ -129,7 +129,7 @@ REASONS = {
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
-    Reason.PART_OF_WORD: "the block's rows are no whole words",
+    Reason.PART_OF_WORD: "what is stored at once is no whole words",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
     Reason.SIGN: "a product has the wrong sign",
