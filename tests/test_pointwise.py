@@ -570,7 +570,7 @@ def test_gathers_on_gpus_have_several_rows_under_way(
     graph = one_op(Gather(0, GatherMode.FILL), x, index)
     gpu = {"kind": DeviceKind.DISCRETE}
     (dispatch,) = plan_graph(graph, gpu).dispatches
-    assert "4 chunks each" in dispatch.kernel.schedule
+    assert "2 chunks each" in dispatch.kernel.schedule
     assert_exact(graph, [x, index], gpu, generic)
     assert "1 chunk each" in kernel_of(graph).schedule
 

@@ -19,7 +19,6 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES
@@ -27,7 +26,8 @@ from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import Pack
 from poot.lowering.kernels.region import Load, Permute, Region, Source, Step
 from poot.lowering.kernels.shapes import axis_runs
-from poot.lowering.plan.layout import Layout
+from poot.lowering.plan.blocks import needs_words
+from poot.lowering.plan.layout import SECTOR_BYTES, Layout
 from poot.lowering.spirv.builder import KernelBuilder, Value
 
 # Fewer elements are in the caches at once, whatever the order.
@@ -35,8 +35,6 @@ _LEAST_ELEMENTS = 1 << 16
 # Narrower tiles are no better than plain kernels.
 _LEAST_EXTENT = 4
 _UNIT_BYTES = 16
-# What a device fetches at once: elements nearer than that are no trouble.
-_SECTOR_BYTES = 32
 # Of the tiles of one workgroup, as far as the device has it.
 _MOST_SHARED = 48 << 10
 # Rows and columns of a tile, by the bytes of the widest element in it.
@@ -44,8 +42,6 @@ _EXTENTS = {1: (128, 128), 2: (128, 64), 4: (64, 64), 8: (32, 64)}
 _WORKGROUP, _LEAST_WORKGROUP = 256, 64
 # So many tiles a compute unit are worth smaller tiles.
 _TILES_PER_UNIT = 4
-# Tiles that follow one another along the rows before the next column of tiles.
-_BAND = 8
 # Regions of more steps are computed chunk by chunk, in a loop.
 _SHORT_REGION = 12
 # Chunks whose operands are loaded before the first of them is stored.
@@ -101,8 +97,6 @@ class TileSchedule:
     # A chunk is `lanes` neighbouring results, of `together` neighbouring rows each.
     lanes: int
     together: int
-    # Tiles along the rows' run that are taken before the next ones along the last.
-    band: int
     # Chunks computed before the first of them is stored, and rounds of that many.
     at_once: int
     rounds: int
@@ -118,7 +112,7 @@ class TileSchedule:
     def __str__(self) -> str:
         return (
             f"tiles of {self.rows} x {self.columns} by {self.workgroup} invocations, "
-            f"{self.lanes} lanes of {self.together} rows, bands of {self.band} tiles"
+            f"{self.lanes} lanes of {self.together} rows"
         )
 
 
@@ -192,13 +186,13 @@ def _crossings(info: DeviceInfo, region: Region, shape: list[int]) -> list[_Cros
         itemsize = region.sources[source].dtype.itemsize
         for place in places:
             layout = probe.layout(place, shape)
-            if layout is None or layout.strides[last] * itemsize < _SECTOR_BYTES:
+            if layout is None or layout.strides[last] * itemsize < SECTOR_BYTES:
                 continue
             steps = [
                 (step, axis) for axis, step in enumerate(layout.strides) if step > 0
             ]
             step, axis = min(steps)
-            if axis == last or step * itemsize >= _SECTOR_BYTES:
+            if axis == last or step * itemsize >= SECTOR_BYTES:
                 continue
             size = itemsize * math.prod(shape[axis] for _, axis in steps)
             found.append(_Crossing(source, layout, axis, len(places) == 1, size))
@@ -292,13 +286,11 @@ def _schedule(
     at_once = 1
     if len(region.steps) <= _SHORT_REGION:
         at_once = min(chunks // workgroup, max(_AT_ONCE // together, 1))
-    tiles = -(-program.sizes[program.rows] // extents[0])
     return TileSchedule(
         *extents,
         workgroup,
         lanes,
         together,
-        math.gcd(tiles, _BAND),
         at_once,
         chunks // workgroup // at_once,
     )
