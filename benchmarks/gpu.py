@@ -13,28 +13,44 @@ from poot.vulkan.executable import Executable
 
 ELEMENTS = 1 << 28
 # An idle card runs at a fraction of its clock.
-WARM_UP_SECONDS = 0.5
+WARM_UP_SECONDS, MOST_SECONDS = 1.0, 10.0
 ROUNDS, CALLS = 7, 10
+# A card whose rounds still get so much faster is not warm.
+_STILL_FASTER = 0.99
 
 # Starts one call, and gives what waits for its end.
 Start = Callable[[], Callable[[], object]]
 
 
 def seconds(start: Start, calls: int = CALLS, waits: bool = False) -> float:
-    """The median seconds of a call, `calls` a round; with `waits` one at a time."""
+    """The median seconds of a call, `calls` a round; with `waits` one at a time.
+
+    The card is warm when rounds take no less than those before: an idle one, as while
+    the host made the data, takes up to some seconds to get back to its clocks.
+    """
     began = time.perf_counter()
-    while time.perf_counter() - began < WARM_UP_SECONDS:
-        start()()
-    rounds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        for _ in range(calls):
-            wait = start()
-            if waits:
-                wait()
-        wait()
-        rounds.append((time.perf_counter() - began) / calls)
-    return sorted(rounds)[ROUNDS // 2]
+    rounds: list[float] = []
+    while True:
+        rounds.append(_round(start, calls, waits))
+        spent = time.perf_counter() - began
+        if len(rounds) < 2 * ROUNDS or spent < WARM_UP_SECONDS:
+            continue
+        before, last = (
+            sorted(rounds[first : first + ROUNDS])[ROUNDS // 2]
+            for first in (len(rounds) - 2 * ROUNDS, len(rounds) - ROUNDS)
+        )
+        if last > before * _STILL_FASTER or spent > MOST_SECONDS:
+            return last
+
+
+def _round(start: Start, calls: int, waits: bool) -> float:
+    began = time.perf_counter()
+    for _ in range(calls):
+        wait = start()
+        if waits:
+            wait()
+    wait()
+    return (time.perf_counter() - began) / calls
 
 
 def copy_ceiling(device: Device) -> tuple[float, str]:

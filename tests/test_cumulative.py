@@ -14,7 +14,7 @@ from poot import lax
 from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.kernels import scan_program
 from poot.lowering.kernels.scan_program import (
     choose_look_back,
@@ -120,6 +120,20 @@ def test_long_columns_go_in_stages(reverse: bool) -> None:
     graph = one_op(Cumulative(_C.SUM, 0, reverse), x)
     assert len(plan_graph(graph).dispatches) >= 3
     assert_exact(graph, [x])
+
+
+@on_device
+@pytest.mark.parametrize("generic", [False, True], ids=["static", "generic"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_columns_on_gpus_load_several_elements_at_a_time(
+    reverse: bool, generic: bool
+) -> None:
+    gpu = {"kind": DeviceKind.DISCRETE}
+    for shape in ((5, 12), (300, 33)):
+        x = whole("ahead", shape, F32)
+        graph = one_op(Cumulative(_C.SUM, 0, reverse), x)
+        assert "8 at a time" in plan_graph(graph, gpu).dispatches[0].kernel.schedule
+        assert_exact(graph, [x], gpu, generic)
 
 
 @on_device

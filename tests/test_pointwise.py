@@ -560,6 +560,21 @@ def test_schedules_are_printed() -> None:
     assert "32-bit indices" in schedule
 
 
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("columns", [64, 67])
+def test_gathers_on_gpus_have_several_rows_under_way(
+    columns: int, generic: bool
+) -> None:
+    x = small((50, columns))
+    index = np.random.default_rng(0).integers(-3, 60, 2100).astype(np.int32)
+    graph = one_op(Gather(0, GatherMode.FILL), x, index)
+    gpu = {"kind": DeviceKind.DISCRETE}
+    (dispatch,) = plan_graph(graph, gpu).dispatches
+    assert "4 chunks each" in dispatch.kernel.schedule
+    assert_exact(graph, [x, index], gpu, generic)
+    assert "1 chunk each" in kernel_of(graph).schedule
+
+
 def test_small_workgroups_suffice() -> None:
     limits = {"max_workgroup_invocations": 16, "max_workgroup_size": (8, 16, 1)}
     x = small((70_000,), np.int32)

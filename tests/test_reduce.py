@@ -8,6 +8,7 @@ import pytest
 
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
 from poot.lowering.compile import lower
+from poot.lowering.device_info import DeviceKind
 from tests.kernel_harness import (
     assert_exact,
     device,
@@ -162,6 +163,33 @@ def test_long_rows_and_columns_in_parts(dtype):
         x = exact_elements(shape, dtype, None)
         for place in ArgReduceOp:
             assert_exact(one_op(ArgReduce(place, axis), x), (x,), None, True)
+
+
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("length", [7, 2100])
+def test_columns_on_gpus_load_several_elements_at_a_time(length, generic):
+    gpu = {"kind": DeviceKind.DISCRETE}
+    for shape, axis in (((length, 20), 0), ((2, length, 5), 1)):
+        for op in (ReduceOp.SUM, ReduceOp.MAX):
+            x = exact_elements(shape, np.float32, op)
+            graph = one_op(Reduce(op, axis), x)
+            assert "8 at a time" in plan_graph(graph, gpu).dispatches[0].kernel.schedule
+            assert_exact(graph, (x,), gpu, generic)
+        x = exact_elements(shape, np.float16, None)
+        assert_exact(one_op(ArgReduce(ArgReduceOp.ARGMIN, axis), x), (x,), gpu, generic)
+
+
+def test_columns_that_fill_a_gpu_need_no_parts():
+    """Each part costs a launch, and what it holds is written and read again."""
+    gpu = device().info.masked(kind=DeviceKind.DISCRETE, compute_units=132)
+    for shape, axis, launches in (
+        ((256, 1024, 1024), 1, 1),
+        ((65536, 4096), 0, 2),
+        ((100, 4096), 0, 1),
+    ):
+        x = np.broadcast_to(np.float32(0), shape)
+        program = plan_graph(one_op(Reduce(ReduceOp.MAX, axis), x), gpu)
+        assert len(program.dispatches) == launches
 
 
 def test_first_of_equal_elements_across_parts():

@@ -128,6 +128,11 @@ class Prologue:
     rows: int
     length: int
 
+    @property
+    def in_chunks(self) -> bool:
+        """Whether rows are written and read as chunks only."""
+        return self.lanes % CHUNK == 0 and self.length % self.lanes == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Work:

@@ -36,7 +36,7 @@ from poot.lowering.spirv.builder import (
     Value,
     Variable,
 )
-from poot.lowering.spirv.types import ScalarType
+from poot.lowering.spirv.types import F32, ScalarType
 
 
 def accumulated(dtype: DType) -> DType:
@@ -165,7 +165,12 @@ class Frame:
         return [self.k.variable(self.sum_type, zero) for _ in range(count)]
 
     def accumulate(self, sum: Variable, a: Value, b: Value) -> None:
-        sum.store(self.k.add(sum.load(), self.k.mul(a, b)))
+        """Add a product, rounded with the sum only where the device does that."""
+        k = self.k
+        if self.sum_type is F32 and k.info.fused_multiply_add32:
+            sum.store(k.fma(a, b, sum.load()))
+        else:
+            sum.store(k.add(sum.load(), k.mul(a, b)))
 
     # --- results ------------------------------------------------------------
 

@@ -227,7 +227,7 @@ def _scan_columns(ctx: PlanContext, op: Cumulative, source: View, target: View) 
     shape, axis = source.shape, op.axis
     kept = (*shape[:axis], *shape[axis + 1 :])
     length = shape[axis]
-    part = column_part(length, math.prod(kept), ctx.info)
+    part = column_part(source, axis, ctx.info)
     if part >= length:
         launch_columns(ctx, op, source, [target], length, Goal.ELEMENTS)
         return

@@ -40,7 +40,8 @@ from poot.lowering.kernels.describe import describe
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.operands import source_operands, target_operands
-from poot.lowering.kernels.region import Apply, Region
+from poot.lowering.kernels.pack import Pack
+from poot.lowering.kernels.region import Apply, Region, Take, TakeWindow
 from poot.lowering.kernels.schedule import (
     PointwiseSchedule,
     choose_lanes,
@@ -53,10 +54,12 @@ from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
 from poot.lowering.program import Kernel
-from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
+from poot.lowering.spirv.builder import KernelBuilder, Value
 
 # Element numbers are u32, those of lanes past the end included.
 _MOST_ELEMENTS = (1 << 32) - (1 << 16)
+# Longer regions compute one chunk after the other.
+_MOST_CHAINED_STEPS = 16
 
 
 @lower.define(Fused)
@@ -126,8 +129,15 @@ def _kernel_of(
     if tiled is not None:
         program, tiles = tiled
         return tile_kernel(info, program, tiles), tiles.groups(program)
-    schedule = choose_schedule(info, lanes, total)
+    schedule = choose_schedule(info, lanes, total, _is_chained(region))
     return pointwise_kernel(info, region, schedule), schedule.groups(total)
+
+
+def _is_chained(region: Region) -> bool:
+    """Whether some elements say where others are loaded, in a region that is short."""
+    if len(region.steps) > _MOST_CHAINED_STEPS:
+        return False
+    return any(isinstance(step.action, Take | TakeWindow) for step in region.steps)
 
 
 def _require_one_shape(body: Graph) -> None:
@@ -169,33 +179,31 @@ def pointwise_kernel(
     targets = target_operands(k, region.targets)
     group = k.mul(k.workgroup_index(), schedule.workgroup * schedule.chunks)
     first = k.add(group, k.local_index())
-    if schedule.chunks == 1:
-        _chunk(k, region, schedule.lanes, sources, targets, first)
-    else:
-        with k.loop(schedule.chunks) as i:
-            chunk = k.add(first, k.mul(i, schedule.workgroup))
-            _chunk(k, region, schedule.lanes, sources, targets, chunk)
-    return k.finish(str(schedule))
-
-
-def _chunk(
-    k: KernelBuilder,
-    region: Region,
-    lanes: int,
-    sources: Sequence[Pointer],
-    targets: Sequence[Pointer],
-    chunk: Value,
-) -> None:
-    """Compute chunk number `chunk` of all results, if there is one."""
-    coordinates = Coordinates(k, lanes)
-    evaluator = Evaluator(coordinates, region, sources)
+    lanes = schedule.lanes
+    evaluator = Evaluator(Coordinates(k, lanes), region, sources)
     total = evaluator.size(region.total)
-    with k.when(k.lt(chunk, k.ceil_div(total, lanes))):
+    count = k.ceil_div(total, lanes)
+
+    def compute(chunk: Value) -> list[Pack]:
         flat = Strided(Linear(((chunk, lanes),)), 1 if lanes > 1 else 0)
         index = Index((Block(evaluator.sizes(region.shape), flat),))
-        packs = [evaluator.value(target.value, index) for target in region.targets]
-        # Only now, since a result may overwrite an operand.
+        return [evaluator.value(target.value, index) for target in region.targets]
+
+    def store(chunk: Value, packs: Sequence[Pack]) -> None:
         for target, pointer, pack in zip(region.targets, targets, packs, strict=True):
             evaluator.memory.store(
                 pointer, target.dtype, chunk, pack, total, target.alignment, True
             )
+
+    # Stores come last, since a result may overwrite an operand.
+    if schedule.chunks == 1:
+        with k.when(k.lt(first, count)):
+            store(first, compute(first))
+    else:
+        chunks = [k.add(first, n * schedule.workgroup) for n in range(schedule.chunks)]
+        # Loads past the end are bounded.
+        computed = [compute(chunk) for chunk in chunks]
+        for chunk, packs in zip(chunks, computed, strict=True):
+            with k.when(k.lt(chunk, count)):
+                store(chunk, packs)
+    return k.finish(str(schedule))

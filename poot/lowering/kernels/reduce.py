@@ -20,20 +20,22 @@ from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
+from poot.lowering.kernels.column_walk import LONGEST_PART, part_end, walk_column
 from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.describe import Dims, alignment_of, describe_values
 from poot.lowering.kernels.elements import store_element
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.operands import source_operands, target_operands
-from poot.lowering.kernels.pack import lane_of
+from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.reducers import Carriers, Reducer, reducer
 from poot.lowering.kernels.region import Dim, Region
 from poot.lowering.kernels.row import combination, lower_rows
 from poot.lowering.kernels.schedule import (
-    PointwiseSchedule,
+    MOST_AHEAD,
+    ColumnSchedule,
+    choose_column_schedule,
     choose_lanes,
-    choose_schedule,
 )
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View
@@ -42,10 +44,9 @@ from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 
 # Elements of an axis that one invocation reduces, where there are enough of them.
-_PART = 1 << 8
-# Invocations that keep a compute unit busy.
-_INVOCATIONS_PER_UNIT = 1 << 11
-LONGEST_PART = 1 << 14
+_PART, _PART_ON_CPU = 1 << 7, 1 << 8
+# Invocations that keep a compute unit busy, each with some loads under way.
+_INVOCATIONS_PER_UNIT = 1 << 9
 
 
 @lower.define(Reduce, ArgReduce)
@@ -105,7 +106,7 @@ def _lower_columns(
     shape, axis = source.shape, op.axis
     kept = (*shape[:axis], *shape[axis + 1 :])
     length = shape[axis]
-    part = column_part(length, math.prod(kept), ctx.info)
+    part = column_part(source, axis, ctx.info)
     if part >= length:
         _launch_columns(ctx, op, source, [out], 0)
         return
@@ -121,13 +122,17 @@ def _lower_columns(
     lower_rows(ctx, rest, stored, [out])
 
 
-def column_part(length: int, columns: int, info: DeviceInfo) -> int:
-    """The elements of a part of the axis; `length` where parts do not pay."""
-    wanted = -(-_INVOCATIONS_PER_UNIT * info.compute_units // columns)
+def column_part(source: View, axis: int, info: DeviceInfo) -> int:
+    """The elements of a part of an axis, at least all of it where parts do not pay."""
+    length = source.shape[axis]
     if info.is_cpu:
-        wanted = 1
+        return min(max(length, _PART_ON_CPU), LONGEST_PART)
+    columns = source.size // length
+    lanes = choose_lanes([source.dtype], 1, columns)
+    wanted = max(_INVOCATIONS_PER_UNIT * info.compute_units * lanes // columns, 1)
     part = max(-(-length // wanted), _PART)
-    return min(part, LONGEST_PART)
+    # Whole rounds of what is loaded at a time.
+    return min(-(-part // MOST_AHEAD) * MOST_AHEAD, LONGEST_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,7 @@ def _launch_columns(
         dims(part),
         dims(parts),
     )
-    schedule = choose_schedule(ctx.info, lanes, total)
+    schedule = choose_column_schedule(ctx.info, source.dtype, lanes, total)
     kernel = column_kernel(ctx.info, program, schedule)
     ctx.emit(
         kernel,
@@ -197,7 +202,7 @@ def _launch_columns(
 
 @kernel_cache
 def column_kernel(
-    info: DeviceInfo, program: ColumnProgram, schedule: PointwiseSchedule
+    info: DeviceInfo, program: ColumnProgram, schedule: ColumnSchedule
 ) -> Kernel:
     """Each invocation reduces a chunk of neighbouring columns over a part."""
     k = KernelBuilder("columns", info, (schedule.workgroup, 1, 1))
@@ -220,7 +225,7 @@ def column_kernel(
 def _reduce_chunk(
     evaluator: Evaluator,
     program: ColumnProgram,
-    schedule: PointwiseSchedule,
+    schedule: ColumnSchedule,
     chunk: Value,
     part: Value,
 ) -> list[Carriers]:
@@ -240,17 +245,23 @@ def _reduce_chunk(
         [k.variable(ty, v) for ty, v in zip(kind.types, kind.start(k), strict=True)]
         for _ in range(schedule.lanes)
     ]
-    end = k.min(k.sub(length, first), walk)
-    with k.loop(end, max_trips=LONGEST_PART) as at, evaluator.scope():
+    end = part_end(k, length, walk, first)
+
+    def load(at: Value) -> tuple[Value, Pack]:
         place = k.add(first, at)
         along = Block((length,), evaluator.coordinates.uniform(place))
-        pack = evaluator.value(0, Index((*before, along, *after)))
+        return place, evaluator.value(0, Index((*before, along, *after)))
+
+    def visit(loaded: tuple[Value, Pack]) -> None:
+        place, pack = loaded
         for lane, kept_here in enumerate(variables):
             held = tuple(variable.load() for variable in kept_here)
-            lifted = kind.lift(k, lane_of(pack, lane), k.value(place))
+            lifted = kind.lift(k, lane_of(pack, lane), place)
             combined = kind.combine(k, held, lifted)
             for variable, value in zip(kept_here, combined, strict=True):
                 variable.store(value)
+
+    walk_column(evaluator, schedule, end, load, visit)
     return [tuple(variable.load() for variable in lane) for lane in variables]
 
 

@@ -15,6 +15,7 @@ from poot.core.dtypes import DType
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
+from poot.lowering.kernels.column_walk import part_end, walk_column
 from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.describe import Dims, alignment_of, describe_values
 from poot.lowering.kernels.elements import store_element
@@ -23,16 +24,15 @@ from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import load_element
 from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import Pack, lane_of
-from poot.lowering.kernels.reduce import LONGEST_PART
 from poot.lowering.kernels.reducers import Carriers
 from poot.lowering.kernels.region import Dim, Region
 from poot.lowering.kernels.scan_program import Goal, ScanTarget
 from poot.lowering.kernels.scan_reducer import scan_reducer
 from poot.lowering.kernels.scan_tile import finished
 from poot.lowering.kernels.schedule import (
-    PointwiseSchedule,
+    ColumnSchedule,
+    choose_column_schedule,
     choose_lanes,
-    choose_schedule,
 )
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
@@ -113,7 +113,7 @@ def launch_columns(
         dims(parts),
         bool(carries),
     )
-    schedule = choose_schedule(ctx.info, lanes, total)
+    schedule = choose_column_schedule(ctx.info, source.dtype, lanes, total)
     kernel = column_scan_kernel(ctx.info, program, schedule)
     ctx.emit(
         kernel,
@@ -126,7 +126,7 @@ def launch_columns(
 
 @kernel_cache
 def column_scan_kernel(
-    info: DeviceInfo, program: ColumnScan, schedule: PointwiseSchedule
+    info: DeviceInfo, program: ColumnScan, schedule: ColumnSchedule
 ) -> Kernel:
     """Operands: the buffers read, the carries if there are any, then the targets."""
     return _ColumnKernel(info, program, schedule).build()
@@ -136,7 +136,7 @@ class _ColumnKernel:
     """One kernel under construction."""
 
     def __init__(
-        self, info: DeviceInfo, program: ColumnScan, schedule: PointwiseSchedule
+        self, info: DeviceInfo, program: ColumnScan, schedule: ColumnSchedule
     ) -> None:
         name = f"column_scan_{program.op.value}_{program.goal.value}"
         self.k = k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
@@ -207,12 +207,16 @@ class _ColumnKernel:
         k, kind = self.k, self.kind
         most = self.evaluator.size(self.program.part)
         first = k.mul(self.part, most)
-        end = k.min(k.sub(self.length, first), most)
-        with k.loop(end, max_trips=LONGEST_PART) as at, self.evaluator.scope():
+        end = part_end(k, self.length, most, first)
+
+        def load(at: Value) -> tuple[Value, Pack]:
             place = k.add(first, at)
             if self.program.reverse:
                 place = k.value(k.sub(k.sub(self.length, 1), place))
-            pack = self.evaluator.value(0, self._index(place))
+            return place, self.evaluator.value(0, self._index(place))
+
+        def visit(loaded: tuple[Value, Pack]) -> None:
+            place, pack = loaded
             found: list[Carriers] = []
             for lane, held in enumerate(lanes):
                 before = tuple(variable.load() for variable in held)
@@ -223,6 +227,8 @@ class _ColumnKernel:
                 found.append(combined)
             if self.program.goal is Goal.ELEMENTS:
                 self._store(place, found)
+
+        walk_column(self.evaluator, self.schedule, end, load, visit)
 
     def _index(self, place: Value) -> Index:
         maps, program = self.evaluator.maps, self.program

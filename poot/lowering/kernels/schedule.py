@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from poot.core.dtypes import DType
 from poot.lowering.device_info import DeviceInfo
 
+# Loads of an invocation that are under way at once, where nothing else hides what they
+# take: as many as fill so many bytes.
+_BYTES_AHEAD = 128
+MOST_AHEAD = 8
 # Regions of more equations than this take few lanes, to keep kernels short.
 _LONG_REGION = 48
 _UNIT_BYTES = 16
+# Chunks of an invocation whose loads wait for others, while workgroups are no fewer.
+_CHAINED_CHUNKS, _GROUPS_PER_UNIT = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
 class PointwiseSchedule:
-    """A chunk is `lanes` neighbouring elements; an invocation computes `chunks`."""
+    """A chunk is `lanes` neighbouring elements.
+
+    An invocation computes `chunks`, all of them before it stores the first.
+    """
 
     lanes: int
     workgroup: int
@@ -42,7 +51,47 @@ def choose_lanes(dtypes: Iterable[DType], equations: int, total: int) -> int:
     return max(_UNIT_BYTES // widest, 4)
 
 
-def choose_schedule(info: DeviceInfo, lanes: int, total: int) -> PointwiseSchedule:
-    """The workgroup and the chunks an invocation."""
+def choose_schedule(
+    info: DeviceInfo, lanes: int, total: int, chained: bool = False
+) -> PointwiseSchedule:
+    """The workgroup and the chunks an invocation.
+
+    With `chained` some loads wait for others, which say where.
+    """
     most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
-    return PointwiseSchedule(lanes, min(256 if total > 1 << 16 else 64, most))
+    workgroup = min(256 if total > 1 << 16 else 64, most)
+    chunks = 1
+    if chained and not info.is_cpu:
+        spread = lanes * workgroup * info.compute_units * _GROUPS_PER_UNIT
+        while chunks < _CHAINED_CHUNKS and total >= 2 * chunks * spread:
+            chunks *= 2
+    return PointwiseSchedule(lanes, workgroup, chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSchedule:
+    """An invocation walks `lanes` neighbouring columns, `ahead` elements at a time."""
+
+    lanes: int
+    workgroup: int
+    ahead: int = 1
+
+    def groups(self, total: int) -> int:
+        """How many workgroups cover `total` columns."""
+        return -(-total // (self.lanes * self.workgroup))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lanes} lanes, {self.ahead} at a time, {self.workgroup} invocations"
+        )
+
+
+def choose_column_schedule(
+    info: DeviceInfo, dtype: DType, lanes: int, total: int
+) -> ColumnSchedule:
+    """The schedule for `total` columns of elements of a dtype."""
+    plain = choose_schedule(info, lanes, total)
+    ahead = 1
+    if not info.is_cpu:
+        ahead = min(max(_BYTES_AHEAD // (lanes * dtype.itemsize), 1), MOST_AHEAD)
+    return ColumnSchedule(lanes, plain.workgroup, ahead)

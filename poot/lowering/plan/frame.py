@@ -226,10 +226,10 @@ class _FrameMaker:
         # A failed check spoils what a call returns, but not what it was given.
         shares = not self.graph.witnesses
         storage = self.graph.values[base].storage
-        if shares and storage is Storage.DEVICE:
-            frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
-        elif shares and base in self.const_numbers:
+        if shares and base in self.const_numbers:
             frame.results.append(ResultSpec(type, const_index=self.const_numbers[base]))
+        elif shares and storage is Storage.DEVICE:
+            frame.results.append(ResultSpec(type, input_index=self.numbers[base]))
         else:
             frame.results.append(ResultSpec(type))
             frame.early.append((base, target))
