@@ -154,6 +154,29 @@ FOUND: dict[str, tuple[Callable[..., Any], float, list[int], list[int]]] = {
         [0] * T,
         [t + 1 for t in ROWS],
     ),
+    "rounded on the way": (
+        lambda s: (
+            jnp.where(key() <= query(), s, -1e9).astype(jnp.bfloat16).astype(s.dtype)
+        ),
+        float(jnp.bfloat16(-1e9)),
+        [0] * T,
+        [t + 1 for t in ROWS],
+    ),
+    "rows that see nothing": (
+        lambda s: (
+            jnp.where(key() <= query(), s, NONE)
+            + jnp.where(jnp.arange(T) < 3, 0.0, LEAST)[:, None]
+        ),
+        LEAST / 2,
+        [0] * T,
+        [t + 1 for t in ROWS],
+    ),
+    "some keys": (
+        lambda s: jnp.where((key() <= 6) & (key() > 2), s, NONE),
+        NONE,
+        [3] * T,
+        [7] * T,
+    ),
     "moved masks": (
         lambda s: jnp.where((key() <= query())[None], s, NONE),
         NONE,

@@ -15,7 +15,7 @@ from poot.core.errors import ArgumentError, DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.ops.cumulative import Cumulative, CumulativeOp
 from poot.lowering.device_info import DeviceInfo, DeviceKind
-from poot.lowering.kernels import scan_program
+from poot.lowering.kernels import column_look_back, reduce, scan_program
 from poot.lowering.kernels.scan_program import (
     choose_look_back,
     choose_scan_schedule,
@@ -302,6 +302,89 @@ def test_one_pass_needs_progress_and_long_rows() -> None:
     assert choose_look_back(info, 4, 1 << 10, 1 << 20) is None
     for lacking in ("forward_progress", "subgroup_shuffle", "subgroup_ballot"):
         assert choose_look_back(info.masked(**{lacking: False}), 4, 1, 1 << 20) is None
+
+
+# --- columns in one pass ----------------------------------------------------
+
+
+@pytest.fixture
+def column_progress(monkeypatch: pytest.MonkeyPatch) -> DeviceInfo:
+    """The device as a GPU with forward progress, of tiles of 16 elements."""
+    monkeypatch.setattr(column_look_back, "_HELD_BYTES", 1)
+    monkeypatch.setattr(column_look_back, "_DOWN", 4)
+    monkeypatch.setattr(reduce, "_PART", 8)
+    return device().info.masked(
+        forward_progress=True, kind=DeviceKind.DISCRETE, compute_units=132
+    )
+
+
+def is_column_pass(graph: Graph, info: DeviceInfo) -> bool:
+    *_, last = plan_graph(graph, info).dispatches
+    return last.kernel.name.startswith("column_look_back")
+
+
+@on_device
+@pytest.mark.parametrize(
+    ("op", "dtype", "reverse", "shape", "generic"),
+    [
+        (_C.SUM, F32, True, (61, 264), False),
+        (_C.MAX, np.float16, False, (35, 16), False),
+        (_C.SUM, np.int64, False, (2, 35, 8), True),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("patience")
+def test_columns_in_one_pass(
+    column_progress: DeviceInfo,
+    op: _C,
+    dtype: Any,
+    reverse: bool,
+    shape: tuple[int, ...],
+    generic: bool,
+) -> None:
+    """Waiting or not, over several groups of tiles, the last not full."""
+    x = whole(f"{shape}", shape, dtype)
+    graph = one_op(Cumulative(op, len(shape) - 2, reverse), x)
+    assert is_column_pass(graph, column_progress)
+    assert_exact(graph, [x], column_progress, generic)
+
+
+@on_device
+def test_waiting_for_columns_changes_no_bit(
+    column_progress: DeviceInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = rng_of("waiting").normal(size=(300, 8)).astype(F32)
+    x[250, 3] = np.nan
+    graph = one_op(Cumulative(_C.SUM, 0), x)
+    assert is_column_pass(graph, column_progress)
+    found = []
+    for looks in (1 << 12, 0, 1):
+        monkeypatch.setattr(scan_program, "_LOOKS", looks)
+        found.append(run_graph(graph, [x], column_progress)[0])
+    assert all(same_bits(other, found[0]) for other in found[1:])
+    np.testing.assert_allclose(found[0], oracle(graph, [x])[0], rtol=1e-3, atol=1e-4)
+
+
+def test_columns_in_one_pass_need_progress_and_whole_chunks() -> None:
+    info = DeviceInfo(
+        forward_progress=True, kind=DeviceKind.DISCRETE, compute_units=132
+    )
+    x = np.broadcast_to(np.float32(0), (65536, 4096))
+    graph = one_op(Cumulative(_C.SUM, 0), x)
+    assert is_column_pass(graph, info)
+    # Besides the flags, the elements are read once and written once.
+    *_, last = plan_graph(graph, info).dispatches
+    assert "tiles of 128 x 128" in last.kernel.schedule
+    for lacking in (
+        {"forward_progress": False},
+        {"subgroup_ballot": False},
+        {"max_workgroup_invocations": 128},
+    ):
+        assert not is_column_pass(graph, info.masked(**lacking))
+    odd = np.broadcast_to(np.float32(0), (65536, 4098))
+    assert not is_column_pass(one_op(Cumulative(_C.SUM, 0), odd), info)
+    many = np.broadcast_to(np.float32(0), (512, 1 << 20))
+    assert not is_column_pass(one_op(Cumulative(_C.SUM, 0), many), info)
 
 
 # --- functions --------------------------------------------------------------

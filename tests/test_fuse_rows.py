@@ -14,9 +14,9 @@ from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from poot.lowering.compile import lower, plan
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.passes.cost import CHEAP
-from poot.lowering.passes.driver import Log, Numerics, Reason
+from poot.lowering.passes.driver import Log, Numerics, Reason, run_passes
 from poot.lowering.passes.fuse_rows import (
     EXTEND_ROWS,
     PRECEDE_ROWS,
@@ -25,8 +25,9 @@ from poot.lowering.passes.fuse_rows import (
     fuse_rows,
 )
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
+from poot.lowering.passes.siblings import JOIN_SIBLINGS
 from poot.lowering.passes.units import MOST_OPERANDS
-from poot.lowering.plan.rows import LONG_ROW
+from poot.lowering.plan.rows import LONG_ROW, LONGEST_ROW, needs_stages
 from tests.pass_harness import (
     apply,
     assert_same_meaning,
@@ -253,6 +254,29 @@ def test_a_column_value_that_others_read_is_stored():
     assert declined(log, REPEAT_IN_ROWS) == {"%2": Reason.OTHER_SHAPE}
 
 
+LIMITED = INFO.masked(max_loop_trips=65535, compute_units=4)
+GPU = DeviceInfo(kind=DeviceKind.DISCRETE, max_loop_trips=None, compute_units=4)
+LONG_ON_GPU = LONG_ROW * 3 // 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "info", "stages"),
+    [
+        (1, LONG_ROW - 1, LIMITED, False),
+        (7, LONG_ROW, LIMITED, True),
+        (8, LONG_ROW, LIMITED, False),
+        (8, 4 << 16, LIMITED, False),
+        (8, (4 << 16) + 1, LIMITED, True),
+        (1, LONG_ON_GPU - 1, GPU, False),
+        (7, LONG_ON_GPU, GPU, True),
+        (8, LONGEST_ROW, GPU, False),
+        (8, LONGEST_ROW + 1, GPU, True),
+    ],
+)
+def test_rows_go_in_stages(rows: int, length: int, info: DeviceInfo, stages: bool):
+    assert needs_stages(rows, length, info) is stages
+
+
 def test_long_rows_are_left_to_stages():
     graph = graph_of(f"""
         device %0: f32[{LONG_ROW}]
@@ -267,6 +291,19 @@ def test_long_rows_are_left_to_stages():
     assert declined(log, EXTEND_ROWS) == {"%4": Reason.LONG_ROW}
     bodies = [e.op.body for e in after.eqns if isinstance(e.op, FusedRow)]
     assert [len(body.eqns) for body in bodies] == [3, 2]
+
+
+def test_long_rows_are_reduced_once_a_launch():
+    graph = graph_of(f"""
+        device %0: f32[{LONG_ROW}]
+        %1: f32[] = reduce[op=max, axis=0, keepdim=false](%0)
+        %2: f32[] = reduce[op=min, axis=0, keepdim=false](%0)
+        %3: f32[] = binary[op=sub](%1, %2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert declined(log, PRECEDE_ROWS) == {"%2": Reason.LONG_ROW}
 
 
 def test_long_rows_that_fill_the_device_run_whole():
@@ -292,7 +329,7 @@ def test_rows_beyond_a_limit_of_loops_go_in_stages_however_many(length: int):
     """)
     for trips, longest in ((65535, 1 << 18), (None, 1 << 22)):
         info = INFO.masked(compute_units=1, max_loop_trips=trips)
-        after, _ = apply(graph, fuse_rows, info=info)
+        after, _ = run_passes([fuse_rows], graph, info)
         assert (launches(after) == ["fused_row"]) is (length <= longest), trips
 
 
@@ -387,6 +424,124 @@ def test_what_stands_between_the_group_and_an_equation_joins_first():
     after = fuse_rows.run(graph, INFO, log)
     assert launches(after) == ["fused_row", "fused_row"]
     assert fired(log, EXTEND_ROWS)[-3:] == ["%7", "%8", "%9"]
+
+
+def test_a_reshape_that_joins_before_its_reader_is_left_outside():
+    """%10 waits for %9, which reads %8."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,1]
+        device %2: f32[2,2]
+        %3: f32[4,1] = unary[op=exp](%1)
+        %4: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %5: f32[4,1] = binary[op=mul](%4, %3)
+        %6: f32[4] = reshape[shape=(4)](%5)
+        %7: f32[1] = reduce[op=sum, axis=0, keepdim=true](%6)
+        %8: f32[4,1] = reshape[shape=(4, 1)](%2)
+        %9: f32[4,1] = binary[op=add](%3, %8)
+        %10: f32[4,1] = binary[op=div](%9, %4)
+        %11: f32[4,8] = binary[op=add](%0, %10)
+        result %7
+        result %11
+    """)
+    after, _ = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+
+
+def test_what_needs_nothing_of_the_group_joins_what_waits_for_it():
+    """%4 reads %3 before %5 is computed, which %6 needs."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[4,8]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,8] = binary[op=sub](%0, %2)
+        %4: f32[4,8] = cumulative[op=sum, axis=0, reverse=false](%3)
+        %5: f32[4,8] = unary[op=neg](%1)
+        %6: f32[4,8] = binary[op=add](%3, %5)
+        result %4
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "cumulative"]
+    assert fired(log, EXTEND_ROWS) == ["%3", "%5", "%6"]
+
+
+def test_a_view_of_an_input_stands_where_its_reader_does():
+    """%6 is computed before %4 reads %3, though %5 comes later."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[8,4]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,8] = binary[op=sub](%0, %2)
+        %4: f32[4,8] = cumulative[op=sum, axis=0, reverse=false](%3)
+        %5: f32[4,8] = transpose[perm=(1, 0)](%1)
+        %6: f32[4,8] = binary[op=add](%3, %5)
+        result %4
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["transpose", "fused_row", "cumulative"]
+    assert fired(log, EXTEND_ROWS) == ["%3", "%6"]
+
+
+def test_what_is_repeated_for_a_reader_outside_is_stored_once_a_row():
+    """Unless it is an output, which then needs no launch of its own."""
+    text = """
+        device %0: f32[4,8]
+        %1: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4,8] = broadcast[shape=(4, 8)](%1)
+    """
+    after, _ = apply(graph_of(f"{text}\nresult %2"), fuse_rows)
+    assert launches(after) == ["fused_row"]
+    read = "%3: f32[4,8] = cumulative[op=sum, axis=1, reverse=false](%2)"
+    after, _ = apply(graph_of(f"{text}\n{read}\nresult %3"), fuse_rows)
+    assert launches(after) == ["fused_row", "broadcast", "cumulative"]
+
+
+# --- siblings ---------------------------------------------------------------
+
+
+def test_reductions_of_the_same_rows_are_one_launch():
+    graph = graph_of("""
+        device %0: f32[4,8]
+        %1: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %2: f32[4] = reduce[op=min, axis=1, keepdim=false](%0)
+        result %1
+        result %2
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row"]
+    assert fired(log, JOIN_SIBLINGS) == ["%2"]
+
+
+def test_what_reads_results_of_the_same_rows_may_be_a_sibling():
+    """It cannot here, since %2 stands between."""
+    graph = graph_of("""
+        device %0: f32[4,8]
+        device %1: f32[1,8]
+        %2: f32[4,1] = reduce[op=max, axis=1, keepdim=true](%0)
+        %3: f32[4,1] = cumulative[op=sum, axis=0, reverse=false](%2)
+        %4: f32[4,8] = matmul[out=none](%3, %1)
+        %5: f32[4,1] = reduce[op=min, axis=1, keepdim=true](%4)
+        %6: f32[4,1] = binary[op=sub](%5, %2)
+        result %6
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "cumulative", "matmul", "fused_row"]
+    assert declined(log, JOIN_SIBLINGS) == {"%5": Reason.ORDER}
+
+
+def test_what_reads_results_across_the_rows_is_no_sibling():
+    graph = graph_of("""
+        device %0: f32[4,4]
+        %1: f32[4] = reduce[op=max, axis=1, keepdim=false](%0)
+        %2: f32[4,4] = binary[op=add](%0, %1)
+        %3: f32[4,1] = reduce[op=min, axis=1, keepdim=true](%2)
+        result %3
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row", "fused_row"]
+    assert not fired(log, JOIN_SIBLINGS) and not declined(log, JOIN_SIBLINGS)
 
 
 # --- forms ------------------------------------------------------------------

@@ -267,6 +267,41 @@ def test_views_of_stored_values_stay_outside_a_kernel():
     assert [e.op.name for e in after.eqns] == ["reshape", "transpose", "fused"]
 
 
+@pytest.mark.parametrize(
+    ("readers", "ops"),
+    [
+        ("unary[op=exp](%2)", ["fused"]),
+        ("reverse[axes=(0)](%2)", ["broadcast", "fused"]),
+    ],
+)
+def test_repeats_that_a_kernel_only_computes_with_are_made_in_it(
+    readers: str, ops: list[str]
+):
+    graph = graph_of(f"""
+        device %0: f32[8]
+        device %1: f32[4,8]
+        %2: f32[4,8] = broadcast[shape=(4, 8)](%0)
+        %3: f32[4,8] = {readers}
+        %4: f32[4,8] = binary[op=add](%3, %1)
+        result %4
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    assert [e.op.name for e in after.eqns] == ops
+
+
+def test_what_nobody_reads_is_no_trouble():
+    """It is dropped later."""
+    graph = graph_of("""
+        device %0: f32[8]
+        %1: f32[8] = unary[op=exp](%0)
+        %2: f32[8] = unary[op=neg](%0)
+        result %2
+    """)
+    after, _ = apply(graph, fuse_pointwise)
+    (body,) = regions(after)
+    assert len(body.results) == 2
+
+
 def test_many_slices_of_one_tensor_are_one_operand():
     builder = Builder()
     table = builder.input(TensorType((70, 4), float32))

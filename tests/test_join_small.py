@@ -278,6 +278,37 @@ def test_a_state_is_read_before_it_is_overwritten():
     assert after is graph and not log.entries
 
 
+def test_a_state_is_read_before_a_reshape_of_what_overwrites_it():
+    graph = graph_of("""
+        state %0: f32[4,2]
+        device %1: f32[6]
+        %2: f32[4,2] = unary[op=exp](%0)
+        %3: f32[2,4] = reshape[shape=(2, 4)](%0)
+        %4: f32[2,4] = cumulative[op=sum, axis=1, reverse=false](%3)
+        %5: f32[4,2] = reshape[shape=(4, 2)](%4)
+        %6: f32[6] = unary[op=exp](%1)
+        next %0 = %5
+        result %2
+        result %6
+    """)
+    after, (log,) = apply(graph, join_small)
+    assert after is graph and not log.entries
+
+
+def test_what_starts_a_state_anew_is_not_where_that_is_read():
+    ops, entry = ops_after(
+        graph_of("""
+        state %0: f32[1]
+        %1: f32[1] = unary[op=exp](%0)
+        %2: f32[1] = reshape[shape=(1)](2.0:f32)
+        result %1
+        next %0 = %2
+    """)
+    )
+    assert ops == ["Unary", "Reshape"]
+    assert (entry.rewrite, entry.reason) == (JOIN_SMALL, Reason.OVERWRITTEN)
+
+
 def test_launches_between_are_passed():
     graph = graph_of("""
         device %0: f32[4,2]
@@ -513,6 +544,24 @@ def updating(
 
 
 LATER = "%5: f32[8,4] = reverse[axes=(1)](%3)"
+# What is updated cannot be made where the state is, which is read once more.
+HELD = graph_of("""
+    state %0: f32[8,4]
+    device %1: f32[1,4]
+    %2: f32[8,4] = unary[op=abs](%0)
+    %3: f32[8,4] = reverse[axes=(1)](%0)
+    %4: f32[8,4], %5: f32[1,4] = fused[body=graph {
+      device %0: f32[8,4]
+      device %1: f32[1,4]
+      %2: f32[8,4] = dynamic_update_slice(%0, %1, 5:i32, 0:i32)
+      %3: f32[1,4] = unary[op=neg](%1)
+      result %2
+      result %3
+    }](%2, %1)
+    result %3
+    result %5
+    next %0 = %4
+""")
 
 
 @pytest.mark.parametrize(
@@ -528,6 +577,7 @@ LATER = "%5: f32[8,4] = reverse[axes=(1)](%3)"
         (updating("device", "%2", shown="%0", last=LATER), True),
         (updating("device", "%2"), True),
         (updating("device", "%0"), True),
+        (HELD, True),
     ],
 )
 def test_what_is_read_as_it_was_is_not_overwritten(graph: Graph, copies: bool):
@@ -556,6 +606,32 @@ def test_sections_under_other_profiles(subgroup: int):
     (dispatch,) = [node for node in program.body if isinstance(node, Dispatch)]
     assert dispatch.kernel.name.startswith("sections_2_")
     assert "sections of" in dispatch.kernel.schedule
+    # The three that are negated; the block only moves.
+    assert dispatch.flops == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "sectioned"),
+    [
+        ("dynamic_update_slice(%0, %2, 5:i32, 0:i32)", True),
+        ("binary[op=add](%0, %2)", False),
+    ],
+)
+def test_regions_of_one_result(made: str, sectioned: bool):
+    graph = graph_of(f"""
+        device %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = fused[body=graph {{
+          device %0: f32[8,4]
+          device %1: f32[1,4]
+          %2: f32[1,4] = unary[op=neg](%1)
+          %3: f32[8,4] = {made}
+          result %3
+        }}](%0, %1)
+        result %2
+    """)
+    (dispatch,) = plan_graph(graph).dispatches
+    assert dispatch.kernel.name.startswith("sections") == sectioned
 
 
 CAPACITY, HEADS, KV_HEADS, DIM = 16, 4, 2, 8

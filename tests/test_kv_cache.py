@@ -286,3 +286,48 @@ def test_a_reader_of_both_stays_and_says_so() -> None:
     assert declined(log, READ_FIRST) == {"%3": Reason.READS_BOTH}
     (entry,) = log.entries
     assert entry.detail.startswith("read by %4 = Binary[MUL]")
+
+
+def test_a_reader_moves_before_the_first_of_two_updates() -> None:
+    body = """
+      state %0: f32[4,2]
+      device %1: f32[1,2]
+      %2: f32[4,2] = dynamic_update_slice(%0, %1, 1:i32, 0:i32)
+      %3: f32[4,2] = dynamic_update_slice(%2, %1, 3:i32, 0:i32)
+      %4: f32[4,2] = unary[op=neg](%0)
+      result %4
+      next %0 = %3
+    """
+    after, (log,) = apply(graph_of(body), state_order)
+    ops = [eqn.op.plain_name for eqn in after.eqns]
+    assert ops == ["neg", *["dynamic_update_slice"] * 2], ops
+    assert fired(log, READ_FIRST) == ["%2"]
+
+
+def test_a_reader_moves_before_what_starts_the_state_anew() -> None:
+    body = """
+      state %0: f32[1]
+      %1: f32[1] = reshape[shape=(1)](2.0:f32)
+      %2: f32[1] = unary[op=neg](%0)
+      result %2
+      next %0 = %1
+    """
+    after, (log,) = apply(graph_of(body), state_order)
+    assert [eqn.op.plain_name for eqn in after.eqns] == ["neg", "reshape"]
+    assert fired(log, READ_FIRST) == ["%1"]
+
+
+def test_a_reshape_is_not_what_writes() -> None:
+    """Here the reduction is: what reads the state comes before that."""
+    body = """
+      state %0: f32[4,1]
+      %1: f32[4] = reduce[op=sum, axis=1, keepdim=false](%0)
+      %2: f32[4,1] = unary[op=neg](%0)
+      %3: f32[4,1] = reshape[shape=(4, 1)](%1)
+      result %2
+      next %0 = %3
+    """
+    after, (log,) = apply(graph_of(body), state_order)
+    ops = [eqn.op.plain_name for eqn in after.eqns]
+    assert ops == ["neg", "sum", "reshape"], ops
+    assert fired(log, READ_FIRST) == ["%1"]

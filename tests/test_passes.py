@@ -8,9 +8,11 @@ from poot.lowering.compile import PASSES, lower, plan
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cse import MERGE_TWINS, cse
 from poot.lowering.passes.dce import DROP_UNUSED, dce
-from poot.lowering.passes.driver import REASONS, Numerics, Reason
-from poot.lowering.passes.report import describe_program
+from poot.lowering.passes.driver import REASONS, Numerics, Reason, run_passes
+from poot.lowering.passes.fold import fold
+from poot.lowering.passes.report import describe_passes, describe_program
 from poot.lowering.passes.unwrap import DROP_BARRIER, drop_barriers
+from tests.control_graphs import SCAN_IN_COND_IN_SCAN
 from tests.pass_harness import apply, assert_text, declined, fired, graph_of
 
 INFO = DeviceInfo()
@@ -195,6 +197,39 @@ def test_report_names_passes_rewrites_and_reasons():
     assert "not is-output 1 times (nobody reads it in the graph" in text
 
 
+def test_reports_list_places_by_reason_with_their_details():
+    graph = graph_of("""
+        device %0: f32[4]
+        device %1: f32[4]
+        %2: f32[4] = binary[op=add](%0, %1)
+        %3: f32[4] = binary[op=add](%1, %0)
+        %4: f32[4] = binary[op=add](%0, 0.0:f32)
+        %5: f32[4] = binary[op=add](%0, -0.0:f32)
+        %6: f32[] = unary[op=exp](2.0:f32)
+        result %2
+        result %3
+        result %4
+        result %5
+        result %6
+    """)
+    _, records = run_passes([cse, fold], graph, INFO)
+    lines = list(describe_passes(records))
+    assert [line.partition(" (")[0] for line in lines] == [
+        "cse: 5 -> 5 equations",
+        "  merge_twins",
+        "    not operand-order 1 times",
+        "      %3 = Binary[ADD] at <graph text>:6",
+        "    not literal-bits 1 times",
+        "      %5 = Binary[ADD] at <graph text>:8",
+        "fold: 5 -> 5 equations",
+        "  fold_literals",
+        "    not approximate 1 times",
+        "      %6 = Unary[EXP] at <graph text>:9",
+    ]
+    assert lines[3].endswith("(binary)")
+    assert lines[9].endswith("(unary): Unary[EXP] of 2.0:f32")
+
+
 def test_long_reports_count_what_they_leave_out():
     lines = ["device %0: f32[4]", "%1: f32[4] = unary[op=exp](%0)"]
     lines += [f"%{n}: f32[4] = unary[op=exp](%0)" for n in range(2, 22)]
@@ -210,6 +245,17 @@ def test_program_description_lists_launches():
     assert text.startswith("1 dispatches of 1 kernels, 768 B moved, ")
     assert dispatch.kernel.name in text and dispatch.kernel.schedule in text
     assert "grid 1x1x1 of" in text and "256 B" not in text
+
+
+def test_program_description_tells_the_parts_of_choices_alone():
+    lowered = lower(graph_of(SCAN_IN_COND_IN_SCAN), INFO)
+    lines = describe_program(plan(lowered.graph, INFO)).splitlines()
+    loop = lines.index("  3: loop of 4 trips")
+    branch = lines.index("      1: branch")
+    assert lines[loop + 1].startswith("      0: ")
+    parts = [line for line in lines if line.lstrip().startswith("part ")]
+    assert parts == [f"        part {number}" for number in range(3)]
+    assert lines[branch + 1] == parts[0]
 
 
 def test_lowering_is_deterministic():

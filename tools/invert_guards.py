@@ -2,13 +2,17 @@
 
     python tools/invert_guards.py poot/lowering/passes/rope.py tests/test_rope.py
 
-Each condition of an `if` or a `case`, each part of one that `and` or `or` joins, and
-each such part of a returned condition is negated in turn. A line that is printed has a
-guard without a near miss, or one that no test reaches.
+Each condition of an `if`, a `case`, a loop or a comprehension, and what a function
+that returns a bool returns, is negated in turn: of what `and` or `or` joins, each part.
+So are comparisons, `not`, `isinstance`, `any` and `all` wherever they stand, and the
+elements of the last two. A line that is printed has a guard without a near miss, or one
+that no test reaches. Assertions are no guards. What runs at import, such as the
+conditions of tables, is out of reach, as it has run.
 
-The tests are collected once. Each inversion is put into the functions of a forked
-copy of this process, which runs the tests that reach its line, quick ones first. One
-that needs far more CPU time than they took is one that was noticed.
+The tests are collected once, and must not open a device in that. Each inversion is put
+into the functions of a forked copy of this process, which runs the tests that reach its
+line, quick ones first. One that needs far more CPU time than they took is one that was
+noticed.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sys
 import time
 import types
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,26 +40,89 @@ ROOT = Path(__file__).resolve().parent.parent
 _TIMES_LONGER, _LEAST_S = 5, 10
 
 
-def guards(tree: ast.AST) -> Iterator[ast.expr]:
+class _Guards(ast.NodeVisitor):
+    """Gathers the expressions to invert."""
+
+    def __init__(self) -> None:
+        self.found: list[ast.expr] = []
+        self._seen: set[ast.expr] = set()
+        # For each function around, whether it answers a question.
+        self._answers: list[bool] = []
+
+    def _add(self, test: ast.expr | None) -> None:
+        """Invert a condition inside a function; joined parts are visited themselves."""
+        if test is None or test in self._seen or not self._answers:
+            return
+        if isinstance(test, ast.BoolOp | ast.Constant):
+            return
+        self.found.append(test)
+        self._seen.add(test)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._seen.add(test.operand)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        returns = node.returns
+        self._answers.append(isinstance(returns, ast.Name) and returns.id == "bool")
+        self.generic_visit(node)
+        self._answers.pop()
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """What always holds is no guard."""
+
+    def visit_If(self, node: ast.If) -> None:
+        self._add(node.test)
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self._add(node.test)
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._add(node.test)
+        self.generic_visit(node)
+
+    def visit_match_case(self, node: ast.match_case) -> None:
+        self._add(node.guard)
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            self._add(test)
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if self._answers and self._answers[-1]:
+            self._add(node.value)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for value in node.values:
+            self._add(value)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self._add(node)
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            self._add(node)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in ("any", "all", "isinstance"):
+            self._add(node)
+        if name in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
+            self._add(node.args[0].elt)
+        self.generic_visit(node)
+
+
+def guards(tree: ast.AST) -> list[ast.expr]:
     """The expressions to invert."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.IfExp):
-            yield from _parts(node.test)
-        elif isinstance(node, ast.match_case) and node.guard is not None:
-            yield from _parts(node.guard)
-        elif isinstance(node, ast.Return) and isinstance(node.value, ast.BoolOp):
-            yield from _parts(node.value)
-        elif isinstance(node, ast.comprehension):
-            for test in node.ifs:
-                yield from _parts(test)
-
-
-def _parts(test: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(test, ast.BoolOp):
-        for value in test.values:
-            yield from _parts(value)
-    else:
-        yield test
+    visitor = _Guards()
+    visitor.visit(tree)
+    return visitor.found
 
 
 class _Inverter(ast.NodeTransformer):
@@ -80,9 +147,9 @@ class Inversion:
 
 def inversions(file: Path, source: str) -> list[Inversion]:
     found = []
-    for number in range(len(list(guards(ast.parse(source))))):
+    for number in range(len(guards(ast.parse(source)))):
         tree = ast.parse(source)
-        target = list(guards(tree))[number]
+        target = guards(tree)[number]
         line, text = target.lineno, ast.unparse(target)
         changed = ast.fix_missing_locations(_Inverter(target).visit(tree))
         code = compile(changed, str(file), "exec")

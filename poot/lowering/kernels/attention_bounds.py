@@ -32,7 +32,6 @@ from poot.core.ops.elementwise import (
     UnaryOp,
 )
 from poot.core.ops.shape import Broadcast, Iota, Reshape, Slice, Transpose
-from poot.core.types import TensorType
 
 # What is added to scores so that nothing is left of them.
 _VERY_SMALL = -1e30
@@ -150,8 +149,7 @@ class _Search:
                 inner = self._through(eqn, spot)
                 if inner is None:
                     break
-                if isinstance(eqn.op, Cast):
-                    narrowed.append(self.score.type(inner.value).dtype)
+                narrowed.append(self.score.type(inner.value).dtype)
                 spot = inner
                 continue
             fill, truth, condition, rest = found
@@ -394,11 +392,9 @@ class _Emitter:
     ) -> None:
         self._builder = builder
         self._inner = inner
-        self._type = TensorType((*shape[:-1], 1), dtypes.int32)
+        self._shape = (*shape[:-1], 1)
 
     def __call__(self, op: BinaryOp, a: Operand, b: Operand) -> Operand:
-        if isinstance(a, Scalar) and isinstance(b, Scalar):
-            (a,) = self._builder.emit(Broadcast(()), (a,))
         return self._builder.emit(Binary(op), (a, b))[0]
 
     def linear(self, linear: _Linear) -> Operand:
@@ -423,6 +419,4 @@ class _Emitter:
 
     def row(self, value: Operand) -> ValueId:
         """A result, one a row."""
-        if not isinstance(value, Scalar) and self._builder.type(value) == self._type:
-            return value
-        return self._builder.emit(Broadcast(self._type.shape), (value,))[0]
+        return self._builder.emit(Broadcast(self._shape), (value,))[0]

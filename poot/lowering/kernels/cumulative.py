@@ -1,9 +1,9 @@
 """Cumulative: in one launch where rows are short or many.
 
-Where workgroups may wait for each other, long rows take one pass too. Elsewhere they go
-in stages: the totals of parts of the rows, what lies before each part, and then the
-parts, each from there on. Which additions are made in which order depends on shape,
-dtype and device only.
+Where workgroups may wait for each other, long rows and columns take one pass too.
+Elsewhere they go in stages: the totals of parts of the rows, what lies before each
+part, and then the parts, each from there on. Which additions are made in which order
+depends on shape, dtype and device only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from poot.core.dtypes import DType, Scalar, uint32
 from poot.core.equation import Eqn
 from poot.core.ops.cumulative import Cumulative
 from poot.core.types import TensorType
+from poot.lowering.kernels.column_look_back import scan_columns_in_one_pass
 from poot.lowering.kernels.describe import (
     Described,
     Dims,
@@ -230,6 +231,8 @@ def _scan_columns(ctx: PlanContext, op: Cumulative, source: View, target: View) 
     part = column_part(source, axis, ctx.info)
     if part >= length:
         launch_columns(ctx, op, source, [target], length, Goal.ELEMENTS)
+        return
+    if scan_columns_in_one_pass(ctx, op, source, target):
         return
     parts = -(-length // part)
     totals = _carriers(ctx, op, source.dtype, (*kept, parts))

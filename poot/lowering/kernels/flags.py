@@ -9,8 +9,9 @@ halves of words, each in the low bits of a word of its own beside a bit that is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value, Variable
 from poot.lowering.spirv.types import F32, U32, ScalarType, vector
 
 _HALF = 16
@@ -102,3 +103,44 @@ class Records:
         if len(whole) == 1:
             return k.bitcast(whole[0], ty)
         return k.bitcast(k.construct(vector(U32, 2), *whole), ty)
+
+
+@dataclass(slots=True)
+class Wish:
+    """Where lanes wait for a record, which of them still do, and what it held."""
+
+    place: Value
+    missing: Variable
+    held: Sequence[Variable]
+
+
+def wait_for(
+    k: KernelBuilder, records: Records, wishes: Sequence[Wish], looks: int
+) -> Value:
+    """Look until no lane of the subgroup misses anything, but not for ever.
+
+    Gives whether it is so. Every invocation of the subgroup must get here.
+    """
+    waiting = k.variable(U32, 1)
+    with k.loop(looks):
+        # Lanes that have all leave the memory to the others.
+        with k.when(_missing(k, wishes)):
+            # All loads before anything hangs on one.
+            found = [records.look(wish.place) for wish in wishes]
+            for wish, (numbers, there) in zip(wishes, found, strict=True):
+                asked = k.ne(wish.missing.load(), 0)
+                with k.when(k.logical_and(there, asked)):
+                    for variable, number in zip(wish.held, numbers, strict=True):
+                        variable.store(number)
+                    wish.missing.store(0)
+        some = k.subgroup_any(_missing(k, wishes))
+        waiting.store(k.convert(some, U32))
+        k.break_if(k.logical_not(some))
+    return k.eq(waiting.load(), 0)
+
+
+def _missing(k: KernelBuilder, wishes: Sequence[Wish]) -> Value:
+    missing = wishes[0].missing.load()
+    for wish in wishes[1:]:
+        missing = k.or_(missing, wish.missing.load())
+    return k.ne(missing, 0)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.flags import Records, record_words
+from poot.lowering.kernels.flags import Records, Wish, record_words, wait_for
 from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.reducers import Carriers
 from poot.lowering.kernels.scan_program import ScanProgram, ScanSchedule, longest_walk
@@ -79,15 +79,6 @@ class _Before:
     tiles: Carriers
     groups: Carriers
     block: Carriers
-
-
-@dataclass(slots=True)
-class _Wish:
-    """Where lanes wait for a record, which of them still do, and what it held."""
-
-    place: Value
-    missing: Variable
-    held: Held
 
 
 class _LookBack:
@@ -253,7 +244,7 @@ class _LookBack:
         )
         return done, before
 
-    def _tell_group(self, tiles: _Wish, total: Carriers) -> None:
+    def _tell_group(self, tiles: Wish, total: Carriers) -> None:
         """Wait for the other tiles of the group alone, and tell its total."""
         k = self.k
         with k.when(self._poll([tiles])):
@@ -263,9 +254,9 @@ class _LookBack:
                 record = k.add(k.mul(self.row, self.groups), self.group)
                 self.group_records.give(record, whole)
 
-    def _wish(self, place: Value, needed: Value) -> _Wish:
+    def _wish(self, place: Value, needed: Value) -> Wish:
         missing = self.k.variable(U32, self.k.convert(needed, U32))
-        return _Wish(place, missing, self._neutral())
+        return Wish(place, missing, self._neutral())
 
     def _neutral(self) -> Held:
         k = self.k
@@ -279,30 +270,8 @@ class _LookBack:
         for variable, value in zip(held, carriers, strict=True):
             variable.store(value)
 
-    def _missing(self, wishes: Sequence[_Wish]) -> Value:
-        missing = wishes[0].missing.load()
-        for wish in wishes[1:]:
-            missing = self.k.or_(missing, wish.missing.load())
-        return self.k.ne(missing, 0)
-
-    def _poll(self, wishes: Sequence[_Wish]) -> Value:
-        """Look until no lane misses anything, but not for ever; whether it is so."""
-        k = self.k
-        waiting = k.variable(U32, 1)
-        with k.loop(self.looks):
-            # Lanes that have all leave the memory to the others.
-            with k.when(self._missing(wishes)):
-                # All loads before anything hangs on one.
-                found = [self.tile_records.look(wish.place) for wish in wishes]
-                for wish, (numbers, there) in zip(wishes, found, strict=True):
-                    asked = k.ne(wish.missing.load(), 0)
-                    with k.when(k.logical_and(there, asked)):
-                        self._keep(wish.held, numbers)
-                        wish.missing.store(0)
-            some = k.subgroup_any(self._missing(wishes))
-            waiting.store(k.convert(some, U32))
-            k.break_if(k.logical_not(some))
-        return k.eq(waiting.load(), 0)
+    def _poll(self, wishes: Sequence[Wish]) -> Value:
+        return wait_for(self.k, self.tile_records, wishes, self.looks)
 
     # --- the slow way -------------------------------------------------------
 

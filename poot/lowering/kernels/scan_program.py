@@ -145,10 +145,14 @@ def choose_look_back(
     tiles = -(-length // schedule.tile)
     if not (able and few and length >= _LONG_ROW and tiles <= longest_walk(info)):
         return None
-    looks = _LOOKS
-    if info.max_loop_trips is not None:
-        looks = min(looks, info.max_loop_trips // 16)
-    return schedule, looks
+    return schedule, most_looks(info)
+
+
+def most_looks(info: DeviceInfo) -> int:
+    """How often to look for what is not there yet."""
+    if info.max_loop_trips is None:
+        return _LOOKS
+    return min(_LOOKS, info.max_loop_trips // 16)
 
 
 def longest_walk(info: DeviceInfo) -> int:

@@ -203,13 +203,11 @@ class _TileKernel:
             k.assume_below(group, groups)
         place = k.index_rem(group, rows * columns)
         batch = k.index_div(group, rows * columns)
-        band = schedule.band
-        rest = k.index_rem(place, band * columns)
-        row = k.mul(k.index_div(place, band * columns), band)
-        row = k.add(row, k.index_rem(rest, band))
+        # Tiles along the last run follow each other: other orders were slower.
+        row, column = k.index_div(place, columns), k.index_rem(place, columns)
         self.first: list[Linear] = [Linear()] * len(program.sizes)
         self.first[program.rows] = _times(row, schedule.rows)
-        self.first[-1] = _times(k.index_div(rest, band), schedule.columns)
+        self.first[-1] = _times(column, schedule.columns)
         for run in reversed(range(len(program.sizes) - 1)):
             if run != program.rows:
                 self.first[run] = _times(k.index_rem(batch, program.sizes[run]), 1)

@@ -44,8 +44,6 @@ _EXTENTS = {1: (128, 128), 2: (128, 64), 4: (64, 64), 8: (32, 64)}
 _WORKGROUP, _LEAST_WORKGROUP = 256, 64
 # So many tiles a compute unit are worth smaller tiles.
 _TILES_PER_UNIT = 4
-# Tiles that follow one another along the rows before the next column of tiles.
-_BAND = 8
 # Regions of more steps are computed chunk by chunk, in a loop.
 _SHORT_REGION = 12
 # Chunks whose operands are loaded before the first of them is stored.
@@ -101,8 +99,6 @@ class TileSchedule:
     # A chunk is `lanes` neighbouring results, of `together` neighbouring rows each.
     lanes: int
     together: int
-    # Tiles along the rows' run that are taken before the next ones along the last.
-    band: int
     # Chunks computed before the first of them is stored, and rounds of that many.
     at_once: int
     rounds: int
@@ -118,7 +114,7 @@ class TileSchedule:
     def __str__(self) -> str:
         return (
             f"tiles of {self.rows} x {self.columns} by {self.workgroup} invocations, "
-            f"{self.lanes} lanes of {self.together} rows, bands of {self.band} tiles"
+            f"{self.lanes} lanes of {self.together} rows"
         )
 
 
@@ -292,13 +288,11 @@ def _schedule(
     at_once = 1
     if len(region.steps) <= _SHORT_REGION:
         at_once = min(chunks // workgroup, max(_AT_ONCE // together, 1))
-    tiles = -(-program.sizes[program.rows] // extents[0])
     return TileSchedule(
         *extents,
         workgroup,
         lanes,
         together,
-        math.gcd(tiles, _BAND),
         at_once,
         chunks // workgroup // at_once,
     )

@@ -32,15 +32,14 @@ _EXP = Unary(UnaryOp.EXP)
 
 
 def _find_attention(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    if not any(eqn.op == _EXP for eqn in graph.eqns):
+    powers = [index for index, eqn in enumerate(graph.eqns) if eqn.op == _EXP]
+    if not powers:
         return graph
     facts = Facts(graph)
     indices = IndexValues(facts)
     edit = graph.edit()
     fired = False
-    for index, eqn in enumerate(graph.eqns):
-        if eqn.op != _EXP:
-            continue
+    for index in powers:
         try:
             softmax = find_softmax(facts, index)
             if softmax is None:

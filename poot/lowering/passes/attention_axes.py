@@ -83,10 +83,8 @@ class Atoms:
             raise NoAxes
         return tuple(groups)
 
-    def through(
-        self, op: Op, axes: Axes, given: Sequence[int], made: Sequence[int]
-    ) -> Axes:
-        """The axes of what a move makes of a value, by the shapes of both."""
+    def through(self, op: Op, axes: Axes, made: Sequence[int]) -> Axes:
+        """The axes of what a move makes of a value, by its shape."""
         match op:
             case Cast():
                 return axes
@@ -95,12 +93,7 @@ class Atoms:
             case Broadcast():
                 return ((),) * (len(made) - len(axes)) + axes
             case Reshape():
-                repeats = any(
-                    size > 1 and not group
-                    for size, group in zip(given, axes, strict=True)
-                )
-                if repeats:
-                    raise NoAxes
+                # Of repeats there are too few atoms.
                 return self.grouped([atom for group in axes for atom in group], made)
         raise NoAxes
 

@@ -231,8 +231,7 @@ class Match:
     def _moved(self, moves: Sequence[int], axes: Axes) -> Axes:
         for index in moves:
             eqn = self.graph.eqns[index]
-            given, made = self.graph.type(eqn.inputs[0]), self.graph.type(eqn.out)
-            axes = self.atoms.through(eqn.op, axes, given.shape, made.shape)
+            axes = self.atoms.through(eqn.op, axes, self.graph.type(eqn.out).shape)
         return axes
 
     def _reduced(self, eqn: Eqn, scores: Axes) -> Axes:

@@ -181,7 +181,7 @@ def _walk(graph: Graph, atoms: _Repeats, moves: list[int]) -> Axes:
             ]
             axes = (*(_leading(atoms, size) for size in made[:missing]), *grown)
         else:
-            axes = atoms.through(eqn.op, axes, given, made)
+            axes = atoms.through(eqn.op, axes, made)
     return axes
 
 

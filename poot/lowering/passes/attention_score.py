@@ -229,9 +229,7 @@ def path_axes(graph: Graph, cut: Slice, atoms: Atoms) -> dict[ValueId, Axes]:
         else:
             (source,) = eqn.inputs
             assert not isinstance(source, Scalar)
-            given = graph.type(source).shape
-            axes = atoms.through(eqn.op, known[source], given, made.shape)
-            known[eqn.out] = axes
+            known[eqn.out] = atoms.through(eqn.op, known[source], made.shape)
     return known
 
 

@@ -49,11 +49,12 @@ def lhs_axes(op: Op, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def rhs_axis(op: Op, ndim: int) -> int:
-    """The axis of the rhs that is contracted, the last if there are several."""
+    """The axis of the rhs that is contracted, the last if there are several.
+
+    Of a contraction without batches, which a grouped one has.
+    """
     if isinstance(op, MatMul):
         return ndim - 2
-    if isinstance(op, GroupedDenseContraction):
-        return 1
     assert isinstance(op, DotGeneral | DenseContraction)
     return op.rhs_contracting[-1]
 

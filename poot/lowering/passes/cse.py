@@ -63,9 +63,9 @@ def _likenesses(
     """What equations that only look like twins have in common."""
     if isinstance(op, Binary) and op.op in _COMMUTATIVE:
         yield Reason.OPERAND_ORDER, (op, frozenset(operands))
-    if any(isinstance(operand, Scalar) for operand in operands):
-        numbers = (o.value if isinstance(o, Scalar) else f"%{o}" for o in operands)
-        yield Reason.LITERAL_BITS, (op, tuple(numbers))
+    # Without literals none but a twin is alike.
+    numbers = (o.value if isinstance(o, Scalar) else f"%{o}" for o in operands)
+    yield Reason.LITERAL_BITS, (op, tuple(numbers))
 
 
 cse = Pass("cse", (MERGE_TWINS,), _merge_twins)

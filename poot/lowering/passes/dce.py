@@ -29,7 +29,6 @@ def _drop_unused(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     read: set[object] = set()
     edit = graph.edit()
     dropped = []
-    trims = False
     for index in reversed(range(len(graph.eqns))):
         eqn = graph.eqns[index]
         used = [out for out in eqn.outs if out in needed]
@@ -39,7 +38,6 @@ def _drop_unused(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
             continue
         if isinstance(eqn.op, ControlOp) and len(used) < len(eqn.outs):
             eqn = _trim(graph, edit, index, used, log)
-            trims = trims or eqn is not graph.eqns[index]
         if not read.intersection(eqn.outs):
             log.decline(DROP_UNUSED, place_of(graph, index), Reason.IS_OUTPUT)
         elif len(used) < len(eqn.outs):
@@ -49,7 +47,7 @@ def _drop_unused(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         read.update(operands)
     for index in reversed(dropped):
         log.fire(DROP_UNUSED, place_of(graph, index))
-    return edit.commit() if dropped or trims else graph
+    return edit.commit() if dropped or log.fired(DROP_PARTS) else graph
 
 
 def _trim(

@@ -79,6 +79,10 @@ class _Walk:
         """Take in an equation, and log it or the reason why not."""
         repeats = rewrite is REPEAT_IN_ROWS
         reason = (growth.try_repeat if repeats else growth.try_join)(index)
+        return self._noted(rewrite, index, reason)
+
+    def _noted(self, rewrite: Rewrite, index: int, reason: Reason | None) -> bool:
+        """Log that an equation joined, or the reason why not; whether it did."""
         if reason is None:
             self.log.fire(rewrite, place_of(self.graph, index))
         else:
@@ -116,34 +120,27 @@ class _Walk:
         self, growth: Growth, index: int, late: list[int], waits: Counter[int]
     ) -> bool:
         """Take in an equation, or let it wait for what might make room for it."""
-        if waits[index] == _MOST_WAITS:
-            return self._try(growth, EXTEND_ROWS, index)
         waits[index] += 1
         reason = growth.try_join(index)
-        if reason is None:
-            self.log.fire(EXTEND_ROWS, place_of(self.graph, index))
-        elif reason is Reason.ORDER:
+        if reason is Reason.ORDER and waits[index] <= _MOST_WAITS:
             late.append(index)
-        else:
-            self.log.decline(EXTEND_ROWS, place_of(self.graph, index), reason)
-        return reason is None
+            return False
+        return self._noted(EXTEND_ROWS, index, reason)
 
     def _between(self, growth: Growth, index: int) -> list[int]:
-        """A few equations that an equation needs, if they need values of the group."""
+        """The equations that an equation waits for, if they are few."""
         forms = growth.group.forms
         found = [index]
-        reads_group = False
         for each in found:
             for operand in self.units.values(self.graph.eqns[each].inputs):
                 maker = self.units.makers.get(operand)
-                reads_group |= each != index and operand in forms
                 if operand in forms or maker is None or maker in found:
                     continue
                 if isinstance(self.graph.eqns[maker].op, _BETWEEN):
                     found.append(maker)
             if len(found) > _MOST_BETWEEN:
                 return []
-        return found[1:] if reads_group else []
+        return found[1:]
 
     def _may_join(self, index: int) -> bool:
         return not self.units.writer[index].is_open and self._is_sized(index)

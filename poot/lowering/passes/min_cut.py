@@ -32,6 +32,7 @@ class _Flow:
             if levels[sink] < 0:
                 return
             tried = [0] * len(self.edges)
+            # More than one path for the same levels only saves time.
             while self._push(source, sink, levels, tried):
                 pass
 

@@ -114,8 +114,8 @@ class Fitter:
             return Reason.BOUNDARY
         if operand not in forms:
             return Fit(Form.ROW, ((operand, self.domain.shape(Form.FULL)),))
-        is_full = forms[operand] is Form.FULL or self.domain.length == 1
-        return Fit(Form.ROW) if is_full else Reason.OTHER_ROWS
+        # It has as many elements as the domain: it is full, or rows have but one.
+        return Fit(Form.ROW)
 
     def _fit_reshape(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
         """A change of axes that keeps rows apart is no change of the region's value."""
@@ -139,9 +139,9 @@ class Fitter:
 
     def _fit_elementwise(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
         shape = self._shape(eqn.outs[0])
-        inner = [forms[o] for o in eqn.inputs if o in forms]
         split = self.domain.split(shape)
-        is_row = split is None or (Form.FULL not in inner and self.domain.length == 1)
+        # Of rows of one element both forms are the same.
+        is_row = split is None or self.domain.length == 1
         if is_row and math.prod(shape) != self.domain.row_count:
             return Reason.OTHER_ROWS
         form = Form.ROW if is_row else Form.FULL

@@ -54,7 +54,6 @@ class RowGroup(Unit):
     inside: set[int] = field(default_factory=set)
     # Whether the rows are reduced in stages, and only one reduction fits.
     is_staged: bool = False
-    reductions: int = 0
 
 
 class Growth:
@@ -137,7 +136,6 @@ class Growth:
     def _refusal(self, index: int, fit: Fit) -> Reason | None:
         group = self.group
         eqn = self.graph.eqns[index]
-        is_reduction = isinstance(eqn.op, Reduce | ArgReduce)
         work = group.work + cost(eqn.op)
         if len(group.members) >= MOST_EQUATIONS or work > MOST_ROW_WORK:
             return Reason.SIZE_LIMIT
@@ -147,19 +145,19 @@ class Growth:
         gone = sum(len(group.taken.get(out, ())) for out in eqn.outs)
         if sum(map(len, group.taken.values())) + added - gone > MOST_OPERANDS:
             return Reason.OPERAND_LIMIT
-        if group.is_staged and not self._fits_stages(index, fit, is_reduction):
+        if group.is_staged and not self._fits_stages(index, fit):
             return Reason.LONG_ROW
         return None
 
-    def _fits_stages(self, index: int, fit: Fit, is_reduction: bool) -> bool:
+    def _fits_stages(self, index: int, fit: Fit) -> bool:
         """Stages: full values before the only reduction, row values after it."""
-        if is_reduction:
-            return self.group.reductions == 0
+        eqn = self.graph.eqns[index]
+        if isinstance(eqn.op, Reduce | ArgReduce):
+            # The first member is one.
+            return not self.group.members
         if fit.form is Form.ROW:
             return True
-        depends = any(
-            operand in self.group.forms for operand in self.graph.eqns[index].inputs
-        )
+        depends = any(operand in self.group.forms for operand in eqn.inputs)
         return not depends and not self._has_other_readers(index)
 
     def _join(self, index: int, fit: Fit) -> Reason | None:
@@ -191,7 +189,6 @@ class Growth:
         for operand, shape in fit.outer:
             group.taken.setdefault(operand, {})[shape] = None
         group.forms.update(dict.fromkeys(eqn.outs, fit.form))
-        group.reductions += isinstance(eqn.op, Reduce | ArgReduce)
         units.writer[index] = group
         units.holders[index] = [group]
         return None

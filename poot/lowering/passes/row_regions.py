@@ -15,6 +15,7 @@ from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Broadcast, Iota, Reshape
 from poot.core.types import TensorType
+from poot.lowering.passes.row_forms import Fit, Form
 from poot.lowering.passes.row_group import RowGroup
 from poot.lowering.passes.units import Units
 
@@ -76,6 +77,7 @@ class RowRegion:
             eqn = self.graph.eqns[index]
             if isinstance(eqn.op, Reshape) and not self._is_made(eqn, inside):
                 inside.remove(index)
+                self._give(eqn.out, self.group.fits[index].form)
         for index in reversed(self.members):
             eqn = self.graph.eqns[index]
             readers = self.units.users.get(eqn.outs[0], ())
@@ -83,6 +85,14 @@ class RowRegion:
             if isinstance(eqn.op, Broadcast | Reshape) and not is_read:
                 inside.discard(index)
         self.members = [index for index in self.members if index in inside]
+
+    def _give(self, value: ValueId, form: Form) -> None:
+        """Have members that read a value take it from outside, as some do already."""
+        taken = value, self.group.domain.shape(form)
+        for user in self.units.users.get(value, ()):
+            fit = self.group.fits.get(user)
+            if fit is not None and taken not in fit.outer:
+                self.group.fits[user] = Fit(fit.form, (*fit.outer, taken))
 
     def body(self) -> tuple[Graph, dict[ValueId, int]]:
         """The region, and which of its results each escaping value is."""
