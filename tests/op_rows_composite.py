@@ -21,6 +21,9 @@ from poot.core.ops.elementwise import Binary, BinaryOp, Unary, UnaryOp
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
+from poot.core.ops.rope import Rope, RopeForm
+from poot.core.ops.scatter import DynamicUpdateSlice
+from poot.core.ops.shape import Reshape
 from poot.core.types import TensorType
 from tests.numerics import Array
 from tests.op_row import FLOATS, Case, OpRow
@@ -71,6 +74,27 @@ def _gated_cases(dtype: DType) -> list[Case]:
     return cases
 
 
+def _turned_cases(dtype: DType) -> list[Case]:
+    """One head of 6 columns, of which 4 are turned, written into rows from 2 on."""
+    head, cache = TensorType((3, 2, 6), dtype), TensorType((7, 2, 6), dtype)
+    table, start = TensorType((1, 1, 2), dtype), TensorType((), dtypes.int32)
+    cases = []
+    for form in RopeForm:
+        builder = Builder(composites=True)
+        x = builder.input(TensorType((3, 12), dtype))
+        given = [builder.input(type) for type in (table, table, cache, start)]
+        cos, sin, old, at = given
+        (x,) = builder.emit(Reshape(head.shape), (x,))
+        (x,) = builder.emit(Rope(4, form), (x, cos, sin))
+        zero = Scalar.of(0, dtypes.int32)
+        update = DynamicUpdateSlice()
+        builder.result(*builder.emit(update, (old, x, at, zero, zero)))
+        op = ContractionEpilogue((MatMul(),), builder.finish())
+        types = TensorType((3, 8), dtype), TensorType((8, 12), dtype)
+        cases.append(Case(op, (*types, table, table, cache, start)))
+    return cases
+
+
 def _epilogue_cases(dtype: DType) -> list[Case]:
     dots: tuple[tuple[Op, tuple[int, ...], tuple[int, ...]], ...] = (
         (MatMul(), (3, 8), (8, 5)),
@@ -86,7 +110,16 @@ def _epilogue_cases(dtype: DType) -> list[Case]:
         composite = ContractionEpilogue((op,), _body(dtype, made.shape))
         types.append(TensorType(made.shape[-1:], dtype))
         cases.append(Case(composite, tuple(types)))
-    return [*cases, *_gated_cases(dtype)]
+    return [*cases, *_gated_cases(dtype), *_turned_cases(dtype)]
+
+
+def _turned(op: Rope, x: Array, cos: Array, sin: Array, old: Array, at: Array) -> Array:
+    """Heads of 6 columns, of which 4 are turned, written into rows from `at` on."""
+    pairs = [np.s_[..., place] for place in op.parts(6)[:2]]
+    (a, b), made, first = (x[pair] for pair in pairs), x.copy(), int(np.clip(at, 0, 4))
+    made[pairs[0]] = a * cos - b * sin
+    made[pairs[1]] = b * cos + a * sin
+    return np.concatenate([old[:first], made, old[first + 3 :]])
 
 
 def _epilogue(op: ContractionEpilogue, a: Array, *others: Array) -> tuple[Array, ...]:
@@ -98,6 +131,9 @@ def _epilogue(op: ContractionEpilogue, a: Array, *others: Array) -> tuple[Array,
         turned = isinstance(head, DotGeneral) and head.rhs_contracting == (1,)
         right = (b.T if turned else b).astype(wide)
         sums.append(np.matmul(a.astype(wide), right).astype(a.dtype))
+    turns = [eqn.op for eqn in op.body.eqns if isinstance(eqn.op, Rope)]
+    if turns:
+        return (_turned(turns[0], sums[0].reshape(3, 2, 6), *others[1:]),)
     if len(sums) == 2:
         return (np.maximum(sums[0], one) * sums[1],)
     total = np.maximum(sums[0], one) + others[1]

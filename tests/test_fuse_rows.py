@@ -549,10 +549,11 @@ def test_what_reads_results_across_the_rows_is_no_sibling():
 FULL, ROW = Form.FULL, Form.ROW
 FORMS = [
     ("%0: f32[4,8] = iota[dtype=f32, shape=(4, 8), axis=0]()", {}, Fit(FULL)),
-    (
-        "%0: f32[32] = iota[dtype=f32, shape=(32), axis=0]()",
-        {},
-        Reason.OTHER_ROWS,
+    ("%0: f32[1,4,8] = iota[dtype=f32, shape=(1, 4, 8), axis=2]()", {}, Fit(FULL)),
+    *(
+        (f"%0: f32[{shape}] = iota[dtype=f32, shape=({shape}), axis={axis}]()", {}, no)
+        for shape, axis in (("32", 0), ("2, 2, 8", 0), ("8, 4", 1), ("2, 8", 1))
+        for no in [Reason.OTHER_ROWS]
     ),
     (
         "device %0: f32[4,8]; %1: f32[2,2,8] = reshape[shape=(2, 2, 8)](%0)",

@@ -12,13 +12,16 @@ import pytest
 
 import poot
 import poot.numpy as pnp
+from poot import nn
 from poot.core.graph import Graph
 from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.kernels import tile_plan
+from poot.lowering.plan import layout
 from poot.lowering.program import Dispatch
 from tests.graph_runs import run_all
 from tests.kernel_harness import Array, assert_exact, device, evaluate
+from tests.pass_harness import graph_of
 from tests.pointwise_programs import random_arrays, random_region
 from tests.spirv_val import fault
 
@@ -167,7 +170,7 @@ def test_random_regions_by_tiles(
     any_size: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tile_plan, "_LEAST_EXTENT", 2)
-    monkeypatch.setattr(tile_plan, "_SECTOR_BYTES", 8)
+    monkeypatch.setattr(tile_plan, "SECTOR_BYTES", 8)
     info = device().info.masked(kind=DeviceKind.DISCRETE)
     tiled = 0
     for seed in range(300):
@@ -270,3 +273,91 @@ def test_a_folded_grid_stores_nothing_twice() -> None:
     args = [numbers(96, 70), numbers(70, 96, seed=1)]
     (found,) = run_all(graph, program, args)
     np.testing.assert_array_equal(found, args[0].T + args[1])
+
+
+# --- what walks one axis ----------------------------------------------------
+
+
+def walks(function: Callable[..., Any], *args: Array, info: DeviceInfo = GPU) -> str:
+    """What the launches are, by the first word of their names."""
+    names = [each.kernel.name for each in planned(function, *args, info=info)]
+    return " ".join(name.split("_")[0] for name in names)
+
+
+WALKS: dict[str, tuple[Callable[..., Any], Array, str]] = {
+    "rows": (lambda x: nn.softmax(x.T, axis=-1), numbers(96, 130), "tiles row"),
+    "rows that are rows there": (
+        lambda x: pnp.sum(x.T, axis=0),
+        numbers(96, 130),
+        "row",
+    ),
+    "rows that are columns there": (
+        lambda x: pnp.argmax(x.T, axis=1),
+        numbers(96, 130),
+        "columns",
+    ),
+    "an axis between": (
+        lambda x: pnp.max(x.transpose(2, 1, 0), axis=1),
+        numbers(6, 33, 70),
+        "tiles columns",
+    ),
+    "a batch of columns": (
+        lambda x: pnp.sum(x.transpose(0, 2, 1), axis=2, keepdims=True),
+        numbers(6, 33, 70),
+        "columns",
+    ),
+    "sums of all before": (
+        lambda x: pnp.cumsum(x.T, axis=1),
+        numbers(96, 130),
+        "tiles scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.usefixtures("any_size")
+def test_walks_follow_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are not read by elements that lie sectors apart."""
+    function, x, wanted = WALKS[name]
+    cpu = GPU.masked(kind=DeviceKind.CPU)
+    assert "tiles" not in walks(function, x)
+    monkeypatch.setattr(layout, "_LEAST_CROSSING", 2)
+    assert walks(function, x) == wanted
+    assert "tiles" not in walks(function, x, info=cpu)
+    info = device().info.masked(kind=DeviceKind.DISCRETE)
+    graph = poot.jit(function).trace(x).graph
+    lowered = lower(graph, info).graph
+    (found,) = run_all(lowered, plan(lowered, info), [x])
+    (right,) = evaluate(graph, x)
+    np.testing.assert_allclose(found, np.asarray(right), rtol=1e-5, atol=1e-6)
+
+
+def test_a_reduction_given_twice_stays_a_row_body() -> None:
+    """As a lone equation it would have one result."""
+    x = numbers(96, 130)
+    graph = graph_of("""
+        device %0: f32[96,130]
+        %1: f32[96,1], %2: f32[96,1] = fused_row[body=graph {
+          device %0: f32[96,130]
+          %1: f32[96,1] = reduce[op=max, axis=1, keepdim=true](%0)
+          result %1
+          result %1
+        }](%0)
+        result %1
+        result %2
+    """)
+    first, second = run_all(graph, plan(graph, device().info), [x])
+    np.testing.assert_array_equal(first, x.max(1, keepdims=True))
+    np.testing.assert_array_equal(second, first)
+
+
+def test_what_is_in_order_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_LEAST_CROSSING", 2)
+    heads = numbers(3, 40, 5, 64)
+    assert walks(lambda x: nn.softmax(x.transpose(0, 2, 1, 3)), heads) == "row"
+    # A row that all share, columns a sector apart, few elements along the other axis.
+    row = numbers(1, 130)
+    assert walks(lambda x: pnp.cumsum(pnp.broadcast_to(x, (96, 130)), 1), row) == "scan"
+    assert walks(lambda x: pnp.cumsum(x.T, 1), numbers(96, 4)) == "scan"
+    assert walks(lambda x: pnp.cumsum(x.T, 1), numbers(96, 8)) != "scan"
+    assert walks(lambda x: pnp.cumsum(x[:, ::8], 1), numbers(96, 130)) == "scan"

@@ -39,9 +39,11 @@ from poot.lowering.passes.fuse_rows import fuse_rows
 from poot.lowering.passes.gated import gated
 from poot.lowering.passes.horizontal import horizontal
 from poot.lowering.passes.join_small import join_small
+from poot.lowering.passes.one_per_row import one_per_row
 from poot.lowering.passes.open_control import open_control
 from poot.lowering.passes.rematerialize import rematerialize
 from poot.lowering.passes.report import Report, describe_passes
+from poot.lowering.passes.results_last import results_last
 from poot.lowering.passes.rope import rope
 from poot.lowering.passes.slot_ranges import slot_ranges
 from poot.lowering.passes.state_order import state_order
@@ -69,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     fold,
     canonicalize,
     open_control,
+    one_per_row,
     cse,
     drop_barriers,
     dce,
@@ -83,6 +86,7 @@ PASSES: tuple[Pass, ...] = (
     gated,
     contraction_epilogue,
     horizontal,
+    results_last,
     fuse_rows,
     # Not again once a device has refused it.
     contraction_prologue,

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from poot.core import dtypes
-from poot.core.errors import ShapeError
+from poot.core.errors import IndexingError, ShapeError
 from poot.core.ops.elementwise import broadcast_shapes
-from poot.core.ops.indexing import GatherMode
+from poot.core.ops.index_dims import GatherDims
+from poot.core.ops.indexing import GatherMode, GeneralGather
 from poot.interpreters import taking
 from poot.interpreters.arithmetic import (
-    add,
     bitwise_and,
     greater_equal,
     less,
-    multiply,
     remainder,
     select,
 )
-from poot.interpreters.indexing import checked_index, take_axis
+from poot.interpreters.indexing import checked_index
 from poot.interpreters.methods import Value
-from poot.interpreters.promotion import cast_to, converted
-from poot.interpreters.rounding import clip
+from poot.interpreters.promotion import converted, result_like
 from poot.interpreters.shaping import (
     broadcast_to,
     canonical_axis,
+    expand_dims,
     moveaxis,
     ravel,
-    reshape,
 )
 from poot.interpreters.taking import gather_mode, integer_index
-from poot.lax import broadcasted_iota
 from poot.numpy._creation import asarray
 
 
@@ -84,19 +79,20 @@ def take_along_axis(
 
 
 def _along_last(x: Value, index: Value, mode: Any, fill_value: Any) -> Value:
-    """By one index into all elements: where the row starts, and the place in it."""
-    gather, size = gather_mode("take_along_axis", mode), x.shape[-1]
+    """Elements of each row of the last axis, at the indices of the same row."""
+    gather, (*lead, size) = gather_mode("take_along_axis", mode), x.shape
+    if gather is not GatherMode.FILL and not size and index.size:
+        raise IndexingError(f"the last axis of {x.shape} has no element to take")
     if mode == "wrap" and size:
         index = remainder(index, size)
-    index = checked_index(index, size, x.ndim - 1)
-    inside = bitwise_and(greater_equal(index, 0), less(index, size))
-    lead = x.shape[:-1]
-    row = reshape(broadcasted_iota(dtypes.int32, (math.prod(lead),), 0), (*lead, 1))
-    place = cast_to(clip(index, 0, size - 1), dtypes.int32)
-    flat = add(multiply(row, size), place)
-    if gather is GatherMode.FILL:
-        flat = select(inside, flat, x.size)
-    taken = take_axis(ravel(x), flat, 0, gather)
+    last = len(lead)
+    index = checked_index(index, size, last)
+    rows = tuple(range(last))
+    dims = GatherDims((), (last,), (last,), rows, rows)
+    taken = result_like(
+        x, GeneralGather(dims, (1,) * x.ndim, gather).bind(x, expand_dims(index, -1))
+    )
     if fill_value is None or gather is not GatherMode.FILL:
         return taken
+    inside = bitwise_and(greater_equal(index, 0), less(index, size))
     return select(inside, taken, converted(fill_value, x.type.dtype, "take_along_axis"))

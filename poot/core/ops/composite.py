@@ -85,7 +85,8 @@ class FusedRow(_Region):
     """Reductions over the last axis with the elementwise primitives around them.
 
     Every value of `body` is a tensor over the same rows: of shape [*rows, n], or
-    [*rows, 1] or [*rows] once reduced, or broadcast to these.
+    [*rows, 1] or [*rows] once reduced, or broadcast to these. Gathers with the rows as
+    batch axes take one element of each, at indices [*rows, 1, 1].
     """
 
     name: ClassVar[str] = "fused_row"

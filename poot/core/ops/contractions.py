@@ -156,9 +156,11 @@ class ContractionEpilogue(Composite):
     """Contractions that share their lhs, and what is computed of each sum of products.
 
     Operands: the lhs, or with a `prologue` what that makes the lhs of; the rhs of each
-    head; then extras. `body` is elementwise: it takes the heads' results and the extras
-    and gives the results, each of the shape of the heads that it is made of. A head's
-    result is rounded to its dtype before `body` reads it.
+    head; then extras. `body` takes the heads' results and the extras and gives the
+    results. What it makes of heads is elementwise on them or a Reshape; of a lone head
+    one Rope may turn pairs of columns. A result may be a DynamicUpdateSlice of an extra
+    that nothing else reads: the block is written into its place if that is free. A
+    head's result is rounded to its dtype before `body` reads it.
     """
 
     heads: tuple[Op, ...]

@@ -72,9 +72,38 @@ class Rope(Composite):
         """Whether cos and sin have a number for each element of a pair."""
         return cos.shape[-1] == self.rotary
 
+    def parts(self, size: int) -> tuple[slice, slice, slice]:
+        """Where first and second elements of pairs stand in heads, and the others.
+
+        With `size` = `rotary` this is where the numbers of wide tables stand.
+        """
+        rotary = self.rotary
+        if self.form is RopeForm.HALF:
+            pairs = slice(0, rotary // 2, 1), slice(rotary // 2, rotary, 1)
+        else:
+            pairs = slice(0, rotary, 2), slice(1, rotary, 2)
+        return (*pairs, slice(rotary, size, 1))
+
     def decompose(self, *types: TensorType) -> Graph:
         """The products and sums of each half of the pairs, put together again."""
         return _Chain(self, types).graph()
+
+
+def turned(
+    builder: Builder,
+    pair: tuple[ValueId, ValueId],
+    cosines: tuple[ValueId, ValueId],
+    sines: tuple[ValueId, ValueId],
+) -> tuple[ValueId, ValueId]:
+    """The first and the second elements of pairs, turned; tables are those of each."""
+
+    def emit(op: BinaryOp, a: ValueId, b: ValueId) -> ValueId:
+        return builder.emit(Binary(op), (a, b))[0]
+
+    mul, (a, b) = BinaryOp.MUL, pair
+    first = emit(BinaryOp.SUB, emit(mul, a, cosines[0]), emit(mul, b, sines[0]))
+    second = emit(BinaryOp.ADD, emit(mul, b, cosines[1]), emit(mul, a, sines[1]))
+    return first, second
 
 
 class _Chain:
@@ -87,37 +116,25 @@ class _Chain:
         self.wide = op.is_wide(types[1])
 
     def graph(self) -> Graph:
-        rotary, shape = self.op.rotary, self.builder.type(self.x).shape
+        shape = self.builder.type(self.x).shape
         axis = len(shape) - 1
-        turned = self._slice(self.x, 0, rotary)
-        a, b = self._pair(turned)
+        one, two, rest = self.op.parts(shape[-1])
+        pair = self._slice(self.x, one), self._slice(self.x, two)
         cosines, sines = self._tables(self.cos), self._tables(self.sin)
-        mul, add, sub = BinaryOp.MUL, BinaryOp.ADD, BinaryOp.SUB
-        first = self._binary(
-            sub, self._binary(mul, a, cosines[0]), self._binary(mul, b, sines[0])
-        )
-        second = self._binary(
-            add, self._binary(mul, b, cosines[1]), self._binary(mul, a, sines[1])
-        )
-        parts = [first, second]
+        parts = list(turned(self.builder, pair, cosines, sines))
         if self.op.form is RopeForm.INTERLEAVED:
-            parts = [self._woven(first, second)]
-        if rotary < shape[-1]:
-            parts.append(self._slice(self.x, rotary, shape[-1]))
+            parts = [self._woven(*parts)]
+        if rest.start < rest.stop:
+            parts.append(self._slice(self.x, rest))
         whole = self._emit(Concat(axis), *parts) if len(parts) > 1 else parts[0]
         self.builder.result(whole)
         return self.builder.finish()
 
     def _tables(self, table: ValueId) -> tuple[ValueId, ValueId]:
-        return self._pair(table) if self.wide else (table, table)
-
-    def _pair(self, value: ValueId) -> tuple[ValueId, ValueId]:
-        """The first and the second elements of all pairs."""
-        rotary = self.op.rotary
-        if self.op.form is RopeForm.HALF:
-            half = rotary // 2
-            return self._slice(value, 0, half), self._slice(value, half, rotary)
-        return self._slice(value, 0, rotary, 2), self._slice(value, 1, rotary, 2)
+        if not self.wide:
+            return table, table
+        one, two, _ = self.op.parts(self.op.rotary)
+        return self._slice(table, one), self._slice(table, two)
 
     def _woven(self, first: ValueId, second: ValueId) -> ValueId:
         shape = self.builder.type(first).shape
@@ -125,14 +142,9 @@ class _Chain:
         pairs = self._emit(Concat(len(shape)), *columns)
         return self._emit(Reshape((*shape[:-1], self.op.rotary)), pairs)
 
-    def _slice(self, value: ValueId, start: int, end: int, stride: int = 1) -> ValueId:
-        shape = self.builder.type(value).shape
-        if (start, end, stride) == (0, shape[-1], 1):
-            return value
-        return self._emit(Slice(len(shape) - 1, start, end, stride), value)
-
-    def _binary(self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId:
-        return self._emit(Binary(op), a, b)
+    def _slice(self, value: ValueId, part: slice) -> ValueId:
+        axis = len(self.builder.type(value).shape) - 1
+        return self._emit(Slice(axis, part.start, part.stop, part.step), value)
 
     def _emit(self, op: Op, *operands: ValueId) -> ValueId:
         (out,) = self.builder.emit(op, operands)

@@ -72,6 +72,37 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """A place that data says: number `number` of those that the epilogue gives.
+
+    It is clamped to `count` and moves the target by `step` elements each.
+    """
+
+    number: int
+    dtype: DType
+    count: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Where a result of an epilogue goes, if it does not stand dense in its buffer.
+
+    Its element at an index of `shape` stands at `offset`, plus what the starts make up,
+    plus the index times the strides; `groups` counts axes that one stride walks.
+    """
+
+    shape: tuple[int, ...]
+    groups: tuple[tuple[int, int], ...]
+    offset: int
+    # Elements of the whole buffer.
+    bound: int
+    # Whether the buffer begins where a chunk may.
+    aligned: bool
+    starts: tuple[Start, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Indices (one a batch, the first batch axis) that pick what the right one reads.
 
@@ -92,7 +123,8 @@ class Contraction:
     """target[h, b, m, n] = sum over k of left[b, m, k] * rights[h][b, n, k].
 
     With several splits, split s sums k from s * span on. With an epilogue the results
-    are its targets, each made of the elements of the heads at one place.
+    are its targets, each made of the elements of the heads at one place; a landing for
+    each of them says where it goes, if any does not stand dense.
     """
 
     batch: tuple[Dim, ...]
@@ -109,6 +141,7 @@ class Contraction:
     span_limit: int
     choice: Choice | None = None
     epilogue: Region | None = None
+    landings: tuple[Landing, ...] = ()
 
     @property
     def heads(self) -> int:
@@ -140,6 +173,9 @@ class Work:
 
     parts: tuple[Contraction, ...]
     prologue: Prologue | None = None
+    # For each operand behind those of the left one, the first that is the same buffer;
+    # none if all are declared.
+    firsts: tuple[int, ...] = ()
 
     @property
     def heads(self) -> int:

@@ -1,7 +1,8 @@
 """What contraction kernels make of the sums: worked on by the epilogue, and stored.
 
 The epilogue is evaluated where the result of a head would be stored, on neighbouring
-columns at once.
+columns at once. Where columns meet, as in rope, they are heads apart from each other:
+see `plan/column_sections.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poot.core.dtypes import DType
+from poot.lowering.kernels.contraction import CHUNK, Landing
 from poot.lowering.kernels.coordinates import (
     Coordinate,
     Coordinates,
@@ -16,10 +18,14 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
-from poot.lowering.kernels.elements import store_element, store_run
+from poot.lowering.kernels.elements import clamped_index, store_element, store_run
 from poot.lowering.kernels.evaluate import Evaluator
-from poot.lowering.kernels.index import Block, Index
-from poot.lowering.kernels.operands import source_operands, target_operands
+from poot.lowering.kernels.index import SCALAR_INDEX, Block, Index
+from poot.lowering.kernels.operands import (
+    Operands,
+    source_operands,
+    target_operands,
+)
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.kernels.region import Region
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
@@ -28,11 +34,19 @@ from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
 class Finish:
     """The epilogue of one contraction in a kernel under construction."""
 
-    def __init__(self, k: KernelBuilder, region: Region) -> None:
+    def __init__(
+        self,
+        k: KernelBuilder,
+        region: Region,
+        landings: Sequence[Landing],
+        operands: Operands,
+    ) -> None:
         self._k = k
         self._region = region
-        self._sources = source_operands(k, region)
-        self._targets = target_operands(k, region.targets)
+        dense: list[Landing | None] = [None] * len(region.targets)
+        self._landings = landings or dense
+        self._sources = source_operands(operands, region)
+        self._targets = target_operands(operands, region.targets)
 
     def store(
         self,
@@ -50,41 +64,71 @@ class Finish:
         region = self._region
         given = [lambda _, pack=pack: pack for pack in heads]
         evaluator = Evaluator(coordinates, region, self._sources, given)
-        index = Index((Block(evaluator.sizes(region.shape), at),))
-        packs = [evaluator.value(target.value, index) for target in region.targets]
+        packs = [
+            evaluator.value(
+                target.value, Index((Block(evaluator.shape(target.value), at),))
+            )
+            for target in region.targets
+        ]
         total = evaluator.size(region.total)
         assert isinstance(total, int)
         # Only now, since a result may overwrite an operand.
-        for target, pointer, pack in zip(
-            region.targets, self._targets, packs, strict=True
+        for target, pointer, landing, pack in zip(
+            region.targets, self._targets, self._landings, packs, strict=True
         ):
-            self._write(
-                pointer, target.dtype, coordinates, at, pack, inside, whole, total
-            )
+            there, bound, runs = at, total, whole
+            if landing is not None:
+                there, bound = self._landed(evaluator, landing, at), landing.bound
+                runs = whole and landing.aligned and _is_run(coordinates, there)
+            places = [
+                coordinates.value(coordinates.place(there, lane))
+                for lane in range(len(inside))
+            ]
+            self._write(pointer, target.dtype, places, pack, inside, runs, bound)
+
+    def _landed(
+        self, evaluator: Evaluator, landing: Landing, at: Coordinate
+    ) -> Coordinate:
+        """Where in its buffer the result at place `at` of a dense tensor goes."""
+        maps = evaluator.coordinates
+        index = Index((Block(landing.shape, at),))
+        place = evaluator.place(landing.groups, landing.offset, index)
+        for start in landing.starts:
+            number = self._region.numbers[start.number]
+            (value,) = evaluator.value(number, SCALAR_INDEX)
+            value = clamped_index(self._k, value, start.dtype, start.count)
+            step = maps.linear(value).times(start.step)
+            place = maps.add(place, maps.uniform(step))
+        return place
 
     def _write(
         self,
         pointer: Pointer,
         dtype: DType,
-        coordinates: Coordinates,
-        at: Coordinate,
+        places: Sequence[Value],
         pack: Pack,
         inside: Sequence[Value | None],
         whole: bool,
-        total: int,
+        bound: int,
     ) -> None:
-        k, lanes = self._k, len(inside)
-        values = [lane_of(pack, lane) for lane in range(lanes)]
-        places = [coordinates.value(coordinates.place(at, n)) for n in range(lanes)]
+        k = self._k
+        values = [lane_of(pack, lane) for lane in range(len(places))]
         if whole:
-            store_run(k, pointer, dtype, places[0], values, total)
+            store_run(k, pointer, dtype, places[0], values, bound)
             return
         for place, value, valid in zip(places, values, inside, strict=True):
             if valid is None:
-                store_element(k, pointer, dtype, place, value, total)
+                store_element(k, pointer, dtype, place, value, bound)
                 continue
             with k.when(valid):
-                store_element(k, pointer, dtype, place, value, total)
+                store_element(k, pointer, dtype, place, value, bound)
+
+
+def _is_run(coordinates: Coordinates, at: Coordinate) -> bool:
+    """Whether a chunk stands side by side and aligned."""
+    if not isinstance(at, Strided) or at.step != 1:
+        return False
+    return coordinates.multiple(at.base) % CHUNK == 0
 
 
 def neighbours(

@@ -26,6 +26,7 @@ from poot.lowering.kernels.elements import (
 )
 from poot.lowering.kernels.math import cast, form
 from poot.lowering.kernels.memory import load_element
+from poot.lowering.kernels.operands import Operands, SharedOperands
 from poot.lowering.kernels.region import Dim
 from poot.lowering.program import Access
 from poot.lowering.spirv.builder import (
@@ -64,23 +65,29 @@ class Frame:
     """One contraction of a kernel under construction, with the workgroup's place."""
 
     def __init__(
-        self, k: KernelBuilder, problem: Contraction, left: Pointer | Kept
+        self,
+        k: KernelBuilder,
+        problem: Contraction,
+        left: Pointer | Kept,
+        operands: Operands,
     ) -> None:
         self.k = k
         self.problem = problem
         target = problem.target
         self._left = left
         self._rights = [
-            k.operand("right", Access.READ, indirect=right.indirect)
+            operands.operand("right", Access.READ, indirect=right.indirect)
             for right in problem.rights
         ]
         if problem.choice is not None:
             indirect = problem.choice.indirect
-            self._choice = k.operand("choice", Access.READ, indirect=indirect)
+            self._choice = operands.operand("choice", Access.READ, indirect=indirect)
         if problem.epilogue is None:
-            self._target = k.operand("target", Access.WRITE, indirect=target.indirect)
+            self._target = operands.operand(
+                "target", Access.WRITE, indirect=target.indirect
+            )
         else:
-            self._finish = Finish(k, problem.epilogue)
+            self._finish = Finish(k, problem.epilogue, problem.landings, operands)
         self.sum_type = accumulator(target.dtype)
         self.m, self.n = self.size(problem.m), self.size(problem.n)
         self._sizes = [self.size(dim) for dim in problem.batch]
@@ -276,7 +283,8 @@ def frames(k: KernelBuilder, work: Work) -> list[Frame]:
         left = k.operand("left", Access.READ, indirect=indirect)
     else:
         left = Kept(run_prologue(k, work.prologue), work.prologue)
-    return [Frame(k, problem, left) for problem in work.parts]
+    operands = SharedOperands(k, work.firsts)
+    return [Frame(k, problem, left, operands) for problem in work.parts]
 
 
 def tasks(

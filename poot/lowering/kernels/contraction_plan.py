@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
 from poot.core.equation import ValueId
-from poot.core.errors import LimitError
+from poot.core.errors import LimitError, LoweringError
 from poot.core.graph import Graph
 from poot.core.ops.elementwise import Binary, BinaryOp, Cast
 from poot.core.ops.shape import Reshape, Slice
@@ -22,6 +22,7 @@ from poot.lowering.kernels.contraction import (
     CHUNK,
     Choice,
     Contraction,
+    Landing,
     Side,
     Target,
     Walk,
@@ -42,10 +43,11 @@ from poot.lowering.kernels.contraction_schedule import (
     exchange_pays,
 )
 from poot.lowering.kernels.describe import Described, Held, describe
-from poot.lowering.kernels.elements import needs_words
+from poot.lowering.kernels.operands import first_of_each
+from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View, collapse
-from poot.lowering.program import BufferRange
+from poot.lowering.program import Access, BufferRange
 
 # Partial sums that one pass adds up.
 _MAX_SPLITS = 24
@@ -55,7 +57,8 @@ _MAX_SPLITS = 24
 class Epilogue:
     """What is made of the heads' results, which are of the type `head`.
 
-    `body` takes as many of these as there are heads, and the extras.
+    `body` takes as many of these as there are heads, and the extras. What it gives
+    beyond the results are numbers, which landings of results name.
     """
 
     body: Graph
@@ -69,6 +72,9 @@ class Epilogue:
 
     def stored_as(self, dtypes: Sequence[DType]) -> Epilogue:
         """With results in these dtypes."""
+        given = [self.body.type(result).dtype for result in self.body.results]
+        if given == [*dtypes]:
+            return self
         builder = Builder()
         inputs = [builder.input(type) for type in self.body.input_types]
         known = builder.inline(self.body, inputs)
@@ -86,13 +92,14 @@ class Part:
 
     The strides of `roles` count from the offsets of the views; those of the target are
     of a dense result of one head. Without an epilogue there is one head, and its result
-    is the only one of `outs`.
+    is the only one of `outs`. With landings these are the buffers that results go to.
     """
 
     rights: tuple[View, ...]
     roles: Roles
     outs: tuple[View, ...]
     epilogue: Epilogue | None = None
+    landings: tuple[Landing, ...] = ()
 
     @property
     def head(self) -> TensorType:
@@ -145,6 +152,7 @@ def contract_parts(
 
 def _without_sums(ctx: PlanContext, part: Part) -> None:
     """Sums of nothing are zeros."""
+    _require_dense(part, "of no products")
     zero = Scalar.of(0, part.head.dtype)
     if part.epilogue is None:
         ctx.copy(zero, part.outs[0])
@@ -154,6 +162,14 @@ def _without_sums(ctx: PlanContext, part: Part) -> None:
         zeros.append(ctx.scratch(part.head))
         ctx.copy(zero, zeros[-1])
     ctx.run(part.epilogue.body, (*zeros, *part.epilogue.extras), part.outs)
+
+
+def _require_dense(part: Part, sums: str) -> None:
+    if part.landings:
+        raise LoweringError(
+            f"sums {sums}, whose results go to parts of other tensors; needs results "
+            "that stand by themselves. They take a launch of their own"
+        )
 
 
 def _extent(parts: Sequence[Part]) -> Extent:
@@ -244,6 +260,7 @@ class _PartPlan:
         # Small elements are stored by whole words only, where the device wants that.
         by_word = part.roles.stores_chunks and schedule.stores_chunks
         if splits > 1:
+            _require_dense(part, f"in {splits} splits")
             shape = (heads, splits, *head.shape)
             scratch = ctx.scratch(TensorType(shape, sums))
             return cls(part, (scratch,), None, True, splits)
@@ -253,13 +270,18 @@ class _PartPlan:
                 scratch = ctx.scratch(TensorType((1, 1, *head.shape), sums))
                 return cls(part, (scratch,), None, True, 1)
             return cls(part, part.outs, None, False, 1)
+        if part.landings:
+            _require_elements(part, ctx.info)
+            described = _described(part.epilogue, part.outs)
+            return cls(part, part.outs, described, False, 1)
         targets = tuple(
             ctx.scratch(TensorType(out.shape, accumulated(out.dtype)))
             if needs_words(out.dtype, ctx.info) and not by_word
             else out
             for out in part.outs
         )
-        described = _described(part.epilogue, targets)
+        stored = part.epilogue.stored_as([target.dtype for target in targets])
+        described = _described(stored, targets)
         return cls(part, targets, described, False, 1)
 
     def combine(self, ctx: PlanContext) -> None:
@@ -310,11 +332,13 @@ class _PartPlan:
         (piece,) = builder.emit(Slice(1, split, split + 1), (piece,))
         return builder.emit(Reshape(self.part.head.shape), (piece,))[0]
 
-    @property
-    def operands(self) -> tuple[View | BufferRange, ...]:
-        """What the kernel gets for this part, the left operand and indices aside."""
+    def operands(
+        self, indices: Sequence[View]
+    ) -> tuple[tuple[Access, Sequence[View | BufferRange]], ...]:
+        """What the kernel gets for this part behind the left operand."""
         read = () if self.described is None else self.described.buffers
-        return (*read, *self.targets)
+        given: tuple[View | BufferRange, ...] = (*self.part.rights, *indices, *read)
+        return (Access.READ, given), (Access.WRITE, self.targets)
 
     @property
     def reads(self) -> tuple[BufferRange, ...]:
@@ -322,10 +346,30 @@ class _PartPlan:
         return (*(right.touched for right in self.part.rights), *extras)
 
 
+def _require_elements(part: Part, info: DeviceInfo) -> None:
+    for out in part.outs:
+        if needs_words(out.dtype, info):
+            raise LoweringError(
+                f"results of {out.dtype} that go to parts of other tensors; "
+                f"{info.name} stores whole words only. They take a launch of their own"
+            )
+
+
 def _described(epilogue: Epilogue, targets: Sequence[View]) -> Described:
-    wanted = epilogue.stored_as([target.dtype for target in targets])
     heads = [Held(epilogue.head) for _ in range(epilogue.count)]
-    return describe(wanted.body, [*heads, *epilogue.extras], targets, CHUNK)
+    return describe(epilogue.body, [*heads, *epilogue.extras], targets, CHUNK)
+
+
+def _firsts(
+    operands: Sequence[tuple[View | BufferRange, Access]],
+) -> tuple[int, ...]:
+    """For each operand the first that is the same buffer; nothing if all differ."""
+    ranges = [
+        (operand.range if isinstance(operand, View) else operand, access)
+        for operand, access in operands
+    ]
+    firsts = first_of_each(ranges)
+    return () if firsts == tuple(range(len(firsts))) else firsts
 
 
 def _launch(
@@ -342,7 +386,16 @@ def _launch(
         _Problem(ctx, words, left, plan, choice).describe(schedule, splits)
         for plan in plans
     )
-    work = Work(problems, None if isinstance(left, View) else left.prologue)
+    indices = [] if choice is None else [choice]
+    asked = [
+        (operand, access)
+        for plan in plans
+        for access, some in plan.operands(indices)
+        for operand in some
+    ]
+    firsts = _firsts(asked) if plans[0].part.epilogue is not None else ()
+    prologue = None if isinstance(left, View) else left.prologue
+    work = Work(problems, prologue, firsts)
     groups = flops = 0
     for plan in plans:
         roles = plan.part.roles
@@ -350,7 +403,6 @@ def _launch(
         batches = size_of(roles.batch)
         groups += schedule.groups(ctx.info, m, n) * batches * splits
         flops += 2 * m * n * k * batches * len(plan.part.rights)
-    indices = [] if choice is None else [choice]
     operands: list[View | BufferRange] = [left] if isinstance(left, View) else []
     reads = [index.touched for index in indices]
     if isinstance(left, View):
@@ -359,8 +411,12 @@ def _launch(
         operands += left.described.buffers
         reads += left.described.reads
     for plan in plans:
-        operands += [*plan.part.rights, *indices, *plan.operands]
         reads += plan.reads
+    operands += [
+        operand
+        for number, (operand, _) in enumerate(asked)
+        if not firsts or firsts[number] == number
+    ]
     ctx.emit(
         schedule.kernel(ctx.info, work),
         operands,
@@ -404,6 +460,7 @@ class _Problem:
             most if self.ctx.generic else span,
             self._chosen(),
             None if described is None else described.region,
+            self.plan.part.landings,
         )
 
     def _batch(self) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poot.lowering.kernels.contraction import CHUNK, chunks_run
+from poot.lowering.plan.column_sections import Section
 from poot.lowering.plan.layout import Layout, collapse
 
 # Up to so many contracted axes, all their orders are tried.
@@ -72,6 +73,35 @@ class Roles:
         """Whether no chunk of columns leaves the last of their axes."""
         axes = merged(self.columns, "target").shape
         return len(axes) < 2 or axes[-1] % CHUNK == 0
+
+    def at_sections(self, sections: Sequence[Section]) -> Roles:
+        """Of a head for each section of the columns of a lone one.
+
+        Offsets aside, which are those of the sections' first columns. The sections are
+        of one size.
+        """
+        section = sections[0]
+        period, count = section.period, section.count
+        *others, last = self.columns
+        more = len(sections) - 1
+
+        def moved(axis: Axis) -> Axis:
+            # All steps of a dense result but the last are of whole periods.
+            made = axis.target // period * count
+            return Axis(axis.size, axis.left, axis.right, made, (axis.right,) * more)
+
+        step, across = last.right * section.step, last.right * period
+        columns = [moved(axis) for axis in others]
+        if last.size > period:
+            heads = last.size // period
+            columns.append(Axis(heads, 0, across, count, (across,) * more))
+        columns.append(Axis(count, 0, step, 1, (step,) * more))
+        return Roles(
+            tuple(map(moved, self.batch)),
+            tuple(map(moved, self.rows)),
+            tuple(columns),
+            tuple(map(moved, self.inner)),
+        )
 
     def walked(self, free: bool) -> Roles:
         """The same in the order that is easiest to walk.

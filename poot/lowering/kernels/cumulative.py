@@ -50,7 +50,7 @@ from poot.lowering.plan.rules import lower
 @lower.define(Cumulative)
 def _lower_cumulative(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(eqn.op, Cumulative)
-    (source,) = (ctx.view(operand) for operand in eqn.inputs)
+    (source,) = (ctx.in_order(operand) for operand in eqn.inputs)
     assert isinstance(source, View)
     out, op = ctx.output(eqn.out), eqn.op
     inner = math.prod(source.shape[op.axis + 1 :])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poot.core import dtypes
 from poot.core.dtypes import DType
-from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.memory import (
     WORD_BYTES,
     from_words,
@@ -17,13 +15,6 @@ from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 from poot.lowering.spirv.types import U32, vector
 
 _UNIT_WORDS = 4
-
-
-def needs_words(dtype: DType, info: DeviceInfo) -> bool:
-    """Whether single elements of the dtype cannot be stored on their own."""
-    if dtype is dtypes.bool_ or dtype.itemsize == 1:
-        return not (info.storage8 and info.int8)
-    return dtype.itemsize == 2 and not (info.storage16 and info.int16)
 
 
 def clamped_index(k: KernelBuilder, value: Value, dtype: DType, size: Size) -> Value:

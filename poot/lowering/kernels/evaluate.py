@@ -205,9 +205,15 @@ class Evaluator:
 
     def _place(self, source: Source, index: Index) -> Coordinate:
         """Where in its buffer an element of an operand stands."""
-        at: Coordinate = self.coordinates.uniform(self.size(source.offset))
+        return self.place(source.groups, source.offset, index)
+
+    def place(
+        self, groups: Sequence[tuple[int, Dim]], offset: Dim, index: Index
+    ) -> Coordinate:
+        """Where in its buffer an element stands, by strides of groups of axes."""
+        at: Coordinate = self.coordinates.uniform(self.size(offset))
         axis = 0
-        for count, stride in source.groups:
+        for count, stride in groups:
             if stride != 0:
                 flat = self.maps.merged(index, axis, axis + count)
                 step = self.coordinates.scale(flat, self.size(stride))

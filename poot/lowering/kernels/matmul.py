@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand
-from poot.core.extract import extract
 from poot.core.op import Op
 from poot.core.ops.contractions import (
     ContractionEpilogue,
@@ -16,12 +14,8 @@ from poot.core.ops.contractions import (
 from poot.core.ops.matmul import DotGeneral, IndexedMatMul, MatMul
 from poot.core.types import TensorType
 from poot.lowering.kernels.contraction_lhs import MadeRows
-from poot.lowering.kernels.contraction_plan import (
-    Epilogue,
-    Part,
-    contract,
-    contract_parts,
-)
+from poot.lowering.kernels.contraction_parts import Group
+from poot.lowering.kernels.contraction_plan import contract, contract_parts
 from poot.lowering.kernels.contraction_roles import Axis, Roles, roles_of
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View
@@ -98,7 +92,7 @@ def _lower_indexed_matmul(ctx: PlanContext, eqn: Eqn) -> None:
 def _lower_epilogue(ctx: PlanContext, eqn: Eqn) -> None:
     op = eqn.op
     assert isinstance(op, ContractionEpilogue)
-    sources, weights, extras = op.parts(eqn.inputs)
+    sources, weights, _ = op.parts(eqn.inputs)
     left: View | MadeRows
     if op.prologue is None:
         left = _view(ctx, sources[0])
@@ -107,30 +101,11 @@ def _lower_epilogue(ctx: PlanContext, eqn: Eqn) -> None:
         left = MadeRows.of(op.prologue, tuple(map(ctx.view, sources)))
         layout = Layout.dense(left.type.shape)
     rights = [_view(ctx, operand) for operand in weights]
-    given = tuple(map(ctx.view, extras))
     parts = []
     for heads, results in op.head_groups():
-        outs = tuple(ctx.output(eqn.outs[number]) for number in results)
-        if outs[0].size:
-            parts.append(_part(op, layout, rights, given, heads, results, outs))
+        if ctx.type(eqn.outs[results[0]]).size:
+            group = Group(ctx, eqn, heads, results)
+            mine = [rights[number] for number in heads]
+            roles = _roles(op.heads[heads[0]], layout, mine, group.head)
+            parts += group.parts(rights, roles)
     contract_parts(ctx, left, parts)
-
-
-def _part(
-    op: ContractionEpilogue,
-    left: Layout,
-    rights: Sequence[View],
-    extras: tuple[View | Scalar, ...],
-    heads: Sequence[int],
-    results: Sequence[int],
-    outs: tuple[View, ...],
-) -> Part:
-    """What is made of some heads, on which nothing else depends."""
-    body = op.body
-    inputs = [body.inputs[number] for number in heads]
-    inputs += body.inputs[len(op.heads) :]
-    made = extract(body, inputs, [body.results[number] for number in results])
-    mine = tuple(rights[number] for number in heads)
-    head = body.type(inputs[0])
-    roles = _roles(op.heads[heads[0]], left, mine, head)
-    return Part(mine, roles, outs, Epilogue(made, extras, head))

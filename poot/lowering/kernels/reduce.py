@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from poot.core.builder import Builder
 from poot.core.dtypes import DType, Scalar
-from poot.core.equation import Eqn
+from poot.core.equation import Eqn, Operand
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.reduce import ArgReduce, Reduce, ReduceOp
@@ -52,18 +52,37 @@ _INVOCATIONS_PER_UNIT = 1 << 9
 @lower.define(Reduce, ArgReduce)
 def _lower_reduce(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(eqn.op, Reduce | ArgReduce)
-    (source,) = (ctx.view(operand) for operand in eqn.inputs)
-    assert isinstance(source, View)
     out = ctx.output(eqn.out)
-    shape, axis = source.shape, eqn.op.axis
+    source, axis = _along_memory(ctx, eqn.inputs[0], eqn.op.axis)
+    shape, op = source.shape, _on_axis(eqn.op, axis)
     if shape[axis] == 0:
-        ctx.copy(_identity(eqn.op, out.dtype), out)
+        ctx.copy(_identity(op, out.dtype), out)
     elif math.prod(shape[axis + 1 :]) == 1:
         kept = _reshaped(out, shape[:axis])
-        lower_rows(ctx, _row_body(eqn.op, source.type), [source], [kept])
+        lower_rows(ctx, _row_body(op, source.type), [source], [kept])
     else:
         kept = _reshaped(out, (*shape[:axis], *shape[axis + 1 :]))
-        _lower_columns(ctx, eqn.op, source, kept)
+        _lower_columns(ctx, op, source, kept)
+
+
+def _along_memory(ctx: PlanContext, operand: Operand, axis: int) -> tuple[View, int]:
+    """The operand such that a GPU reads neighbours together, and the axis there.
+
+    The axis moves to the end or the front where it is rather a row or a column in
+    memory; the other axes keep their order. What this does not help is copied.
+    """
+    source = ctx.view(operand)
+    assert isinstance(source, View)
+    others = [n for n in range(len(source.shape)) if n != axis]
+    steps = source.layout.strides
+    inner = [n for n in others if source.shape[n] > 1][-1:]
+    if ctx.info.is_cpu or not inner or not source.crosses:
+        return source, axis
+    perm = [axis, *others] if axis > inner[0] else [*others, axis]
+    moved = source.with_layout(source.layout.transpose(perm))
+    if steps[perm[-1]] > 0 and not moved.crosses:
+        return moved, perm.index(axis)
+    return ctx.dense(operand), axis
 
 
 def _identity(op: Op, dtype: DType) -> Scalar:

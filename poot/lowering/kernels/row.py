@@ -29,10 +29,10 @@ from poot.core.ops.elementwise import (
 from poot.core.ops.reduce import ArgReduce, ArgReduceOp, Reduce, ReduceOp
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.reducers import reducer
 from poot.lowering.kernels.row_cut import Cut, row_domain
 from poot.lowering.kernels.row_launch import launch_rows
+from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rows import needs_stages
@@ -47,7 +47,13 @@ _PARTS_PER_UNIT = 16
 @lower.define(FusedRow)
 def _lower_fused_row(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(eqn.op, FusedRow)
-    operands = [ctx.view(operand) for operand in eqn.inputs]
+    first, *rest = eqn.op.body.eqns
+    alone = not rest and len(eqn.outs) == 1
+    if alone and isinstance(first.op, Reduce | ArgReduce):
+        # Nothing but a reduction may go along another axis of the memory.
+        lower[first.op.key](ctx, Eqn(first.op, eqn.inputs, eqn.outs))
+        return
+    operands = [ctx.in_order(operand) for operand in eqn.inputs]
     outs = [ctx.output(out) for out in eqn.outs]
     lower_rows(ctx, eqn.op.body, operands, outs)
 

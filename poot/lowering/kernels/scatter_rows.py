@@ -21,7 +21,6 @@ from poot.core.ops.scatter import ScatterOp
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.describe import alignment_of
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.memory import WORD_BYTES
 from poot.lowering.kernels.radix_sort import plan_order
 from poot.lowering.kernels.scatter_kernels import (
@@ -34,6 +33,7 @@ from poot.lowering.kernels.scatter_kernels import (
     combine_kernel,
     set_kernel,
 )
+from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View
 

@@ -73,6 +73,26 @@ def lower_sections(ctx: PlanContext, eqn: Eqn) -> None:
     _Launch(ctx, eqn).emit()
 
 
+def updated_place(
+    ctx: PlanContext, eqn: Eqn, body: Graph, number: int, updated: ValueId, at: int
+) -> View:
+    """Where result `number` stands: an updated operand's place, with its elements.
+
+    The operand is `updated` in the body, and number `at` of the equation.
+    """
+    out, given = eqn.outs[number], eqn.inputs[at]
+    source = ctx.view(given)
+    is_read = eqn.inputs.count(given) > 1 or not is_only_updated(body, updated)
+    is_free = not is_read and not ctx.is_stored(out)
+    if is_free and isinstance(source, View) and source.is_dense and ctx.dies(given):
+        ctx.place(out, source)
+        return source
+    place = ctx.output(out)
+    if source != place:
+        ctx.copy(source, place)
+    return place
+
+
 class _Launch:
     """One launch in the making."""
 
@@ -125,7 +145,8 @@ class _Launch:
         """The section of a block, stored into the target from its starts on."""
         operand = update.inputs[0]
         assert not isinstance(operand, Scalar)
-        target = self._target(number, operand)
+        at = self.body.inputs.index(operand)
+        target = updated_place(self.ctx, self.eqn, self.body, number, operand, at)
         block = self.body.type(update.inputs[1])
         if not block.size:
             return
@@ -140,22 +161,6 @@ class _Launch:
         body, operands = self._part([update.inputs[1], *starts])
         described = describe(body, operands, [target], lanes)
         self._add(described, lanes, [target], landing)
-
-    def _target(self, number: int, operand: ValueId) -> View:
-        """The place of an updated operand, with its elements, as the result's."""
-        ctx, out = self.ctx, self.eqn.outs[number]
-        given = self.operands[operand]
-        source = ctx.view(given)
-        is_read = self.eqn.inputs.count(given) > 1
-        is_read = is_read or not is_only_updated(self.body, operand)
-        is_free = not is_read and not ctx.is_stored(out)
-        if is_free and isinstance(source, View) and source.is_dense and ctx.dies(given):
-            ctx.place(out, source)
-            return source
-        place = ctx.output(out)
-        if source != place:
-            ctx.copy(source, place)
-        return place
 
     def _landing(
         self, axes: Sequence[BlockAxis], lanes: int, update: Eqn, size: int

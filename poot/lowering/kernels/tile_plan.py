@@ -19,7 +19,6 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
-from poot.lowering.kernels.elements import needs_words
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES
@@ -27,7 +26,8 @@ from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import Pack
 from poot.lowering.kernels.region import Load, Permute, Region, Source, Step
 from poot.lowering.kernels.shapes import axis_runs
-from poot.lowering.plan.layout import Layout
+from poot.lowering.plan.blocks import needs_words
+from poot.lowering.plan.layout import SECTOR_BYTES, Layout
 from poot.lowering.spirv.builder import KernelBuilder, Value
 
 # Fewer elements are in the caches at once, whatever the order.
@@ -35,8 +35,6 @@ _LEAST_ELEMENTS = 1 << 16
 # Narrower tiles are no better than plain kernels.
 _LEAST_EXTENT = 4
 _UNIT_BYTES = 16
-# What a device fetches at once: elements nearer than that are no trouble.
-_SECTOR_BYTES = 32
 # Of the tiles of one workgroup, as far as the device has it.
 _MOST_SHARED = 48 << 10
 # Rows and columns of a tile, by the bytes of the widest element in it.
@@ -188,13 +186,13 @@ def _crossings(info: DeviceInfo, region: Region, shape: list[int]) -> list[_Cros
         itemsize = region.sources[source].dtype.itemsize
         for place in places:
             layout = probe.layout(place, shape)
-            if layout is None or layout.strides[last] * itemsize < _SECTOR_BYTES:
+            if layout is None or layout.strides[last] * itemsize < SECTOR_BYTES:
                 continue
             steps = [
                 (step, axis) for axis, step in enumerate(layout.strides) if step > 0
             ]
             step, axis = min(steps)
-            if axis == last or step * itemsize >= _SECTOR_BYTES:
+            if axis == last or step * itemsize >= SECTOR_BYTES:
                 continue
             size = itemsize * math.prod(shape[axis] for _, axis in steps)
             found.append(_Crossing(source, layout, axis, len(places) == 1, size))

@@ -1,4 +1,8 @@
-"""What is computed of a contraction's result joins it, before the result is stored."""
+"""What is computed of a contraction's result joins it, before the result is stored.
+
+That may be rope of the heads that its columns are, and the write of a block into a
+cache: q, k and v go from their products to where attention reads them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ EPILOGUE_SOURCE = Rewrite(
 
 
 def _contraction_epilogue(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    uses = Uses(graph)
+    uses = Uses(graph, info)
     sites = []
     for index in range(len(graph.eqns)):
         if not uses.is_contraction(index):

@@ -18,10 +18,15 @@ from poot.core.ops.contractions import (
 from poot.core.ops.elementwise import Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.random import Threefry2x32
-from poot.core.ops.shape import Broadcast
+from poot.core.ops.rope import Rope
+from poot.core.ops.scatter import DynamicUpdateSlice
+from poot.core.ops.shape import Broadcast, Reshape
+from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import CHEAP, cost
 from poot.lowering.passes.driver import Reason
 from poot.lowering.passes.units import MOST_OPERANDS
+from poot.lowering.plan.blocks import needs_words
+from poot.lowering.plan.layout import VIEWS
 from poot.lowering.plan.state import ELEMENTWISE
 
 # Ops that can be heads.
@@ -59,11 +64,20 @@ def rhs_axis(op: Op, ndim: int) -> int:
     return op.rhs_contracting[-1]
 
 
+def rhs_columns(op: Op, ndim: int) -> int:
+    """How many axes of the rhs are columns of the result."""
+    if isinstance(op, MatMul | GroupedDenseContraction):
+        return 1
+    assert isinstance(op, DotGeneral | DenseContraction)
+    return ndim - len(op.rhs_contracting) - len(op.rhs_batch)
+
+
 @dataclass(slots=True)
 class Uses:
     """Who makes and reads the values of a graph, and what epilogues have taken."""
 
     graph: Graph
+    info: DeviceInfo
     makers: dict[ValueId, int] = field(init=False)
     users: dict[ValueId, list[int]] = field(init=False)
     kept: frozenset[ValueId] = field(init=False)
@@ -81,6 +95,19 @@ class Uses:
             and not any(isinstance(operand, Scalar) for operand in eqn.inputs)
             and self.graph.type(eqn.out).size > 0
         )
+
+    def other_reader(self, value: ValueId, index: int) -> ValueId | None:
+        """A value, or what it is a view of, that not only equation `index` reads."""
+        while True:
+            if value in self.kept or self.users[value] != [index]:
+                return value
+            maker = self.makers.get(value)
+            if maker is None or not isinstance(self.graph.eqns[maker].op, VIEWS):
+                return None
+            (operand,) = self.graph.eqns[maker].inputs
+            if isinstance(operand, Scalar):
+                return None
+            value, index = operand, maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +134,11 @@ class Site:
 
 
 class Growth:
-    """Grows from the results of heads along elementwise equations of their shape.
+    """Grows from the results of heads along equations that keep the order of elements.
 
-    What is found ends in one value, which is all that is read outside.
+    Those are elementwise on what is made of the heads, or reshapes. Of a lone head one
+    rope may turn pairs of columns, and the block of an update may be made. What is
+    found ends in one value, which is all that is read outside.
     """
 
     def __init__(self, uses: Uses, heads: list[int]) -> None:
@@ -117,8 +146,10 @@ class Growth:
         self.graph = uses.graph
         self.heads = heads
         outs = [self.graph.eqns[head].out for head in heads]
-        self.shape = self.graph.type(outs[0]).shape
         self.stop: Stop | None = None
+        # Last axes of what is made of the heads, and over what columns rope reaches.
+        self._widths = {self.graph.type(out).shape[-1:] for out in outs}
+        self._period: int | None = None
         self._members: list[int] = []
         self._extras: set[ValueId] = set()
         self._work = 0
@@ -139,7 +170,7 @@ class Growth:
             if self.stop is not None:
                 break
             self._join(index)
-            if len(self._live) == 1 and not self._widens(index):
+            if len(self._live) == 1 and not self._is_idle(index):
                 (result,) = self._live
                 found = Site(self.heads, list(self._members), [result])
         if found is None:
@@ -154,25 +185,29 @@ class Growth:
         last = self._members[-1] if self._members else self.heads[-1]
         return self.stop or Stop(last, Reason.KEPT, live)
 
-    def _note(self, out: ValueId) -> None:
+    def _is_idle(self, index: int) -> bool:
+        """Whether what an equation gives had better be made where it is read."""
+        return isinstance(self.graph.eqns[index].op, Reshape) or self._widens(index)
+
+    def _note(self, out: ValueId, last: bool = False) -> None:
+        """Add a value of the region, with those who read it unless it is the `last`."""
         readers = self.uses.users.get(out, [])
         count = len(readers) + (out in self.uses.kept)
         if count:
             self._live[out] = count
-        for reader in readers:
+        for reader in () if last else readers:
             if reader not in self._seen:
                 self._seen.add(reader)
                 heapq.heappush(self._queue, reader)
 
     def _refusal(self, index: int) -> Stop | None:
-        eqn, graph = self.graph.eqns[index], self.graph
+        eqn = self.graph.eqns[index]
         read = tuple(v for v in values_of(eqn) if v in self._live)
         if len(self._live) > _MOST_LIVE:
             return Stop(index, Reason.SEVERAL_READERS, tuple(self._live))
-        if not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
-            return Stop(index, Reason.BOUNDARY, read)
-        if graph.type(eqn.out).shape != self.shape:
-            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        misfit = self._misfit(index, eqn, read)
+        if misfit is not None:
+            return misfit
         if index in self.uses.taken:
             return Stop(index, Reason.TAKEN, read)
         extras = self._extras | {v for v in values_of(eqn) if v not in self._live}
@@ -182,6 +217,61 @@ class Growth:
         if len(self._members) >= MOST_STEPS or work > _MOST_WORK:
             return Stop(index, Reason.SIZE_LIMIT, read)
         return None
+
+    def _misfit(self, index: int, eqn: Eqn, read: tuple[ValueId, ...]) -> Stop | None:
+        """Why an equation cannot be part of an epilogue, by its op and shapes."""
+        match eqn.op:
+            case Reshape():
+                return None
+            case Rope():
+                return self._misfit_turn(index, eqn, read)
+            case DynamicUpdateSlice():
+                return self._misfit_update(index, eqn, read)
+        if not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
+            return Stop(index, Reason.BOUNDARY, read)
+        shape = self.graph.type(eqn.out).shape
+        is_whole = all(self.graph.type(value).shape == shape for value in read)
+        if is_whole and self._holds_heads(shape):
+            return None
+        return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+
+    def _holds_heads(self, shape: tuple[int, ...]) -> bool:
+        """Whether a last axis holds whole heads, if rope reaches over their columns."""
+        return self._period is None or _divides(self._period, shape[-1:])
+
+    def _misfit_turn(
+        self, index: int, eqn: Eqn, read: tuple[ValueId, ...]
+    ) -> Stop | None:
+        """Why rope cannot turn columns where they are computed."""
+        head, period = (
+            self.graph.eqns[self.heads[0]],
+            self.graph.type(eqn.out).shape[-1],
+        )
+        x, *angles = eqn.inputs
+        is_first = len(self.heads) == 1 and self._period is None
+        if not is_first or read != (x,) or x in angles:
+            return Stop(index, Reason.BOUNDARY, read)
+        has_columns = rhs_columns(head.op, self.graph.type(head.inputs[1]).ndim) > 0
+        if not has_columns or not all(_divides(period, each) for each in self._widths):
+            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        if needs_words(self.graph.type(head.out).dtype, self.uses.info):
+            return Stop(index, Reason.PART_OF_WORD, read)
+        return None
+
+    def _misfit_update(
+        self, index: int, eqn: Eqn, read: tuple[ValueId, ...]
+    ) -> Stop | None:
+        """Why an update cannot be made of a block where that is computed."""
+        target, block, *_ = eqn.inputs
+        if len(self.heads) > 1 or read != (block,) or isinstance(target, Scalar):
+            return Stop(index, Reason.BOUNDARY, read)
+        type, shape = self.graph.type(target), self.graph.type(block).shape
+        if type.shape == shape or not self._holds_heads(shape):
+            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        if needs_words(type.dtype, self.uses.info):
+            return Stop(index, Reason.PART_OF_WORD, read)
+        other = self.uses.other_reader(target, index)
+        return None if other is None else Stop(index, Reason.OVERWRITTEN, (other,))
 
     def _join(self, index: int) -> None:
         eqn = self.graph.eqns[index]
@@ -194,7 +284,13 @@ class Growth:
             self._live[value] -= 1
             if not self._live[value]:
                 del self._live[value]
-        self._note(eqn.out)
+        is_update = isinstance(eqn.op, DynamicUpdateSlice)
+        if isinstance(eqn.op, Rope):
+            self._period = self.graph.type(eqn.out).shape[-1]
+        elif isinstance(eqn.op, ELEMENTWISE):
+            self._widths.add(self.graph.type(eqn.out).shape[-1:])
+        # Nothing follows an update: what it gives is of another size.
+        self._note(eqn.out, last=is_update)
 
     def _widens(self, index: int) -> bool:
         """Whether a value would be stored only as a wider copy of what it is."""
@@ -207,6 +303,10 @@ class Growth:
         return self.graph.type(eqn.out).dtype.itemsize > given.itemsize
 
 
+def _divides(period: int, last: tuple[int, ...]) -> bool:
+    return bool(last) and last[0] % period == 0
+
+
 def values_of(eqn: Eqn) -> list[ValueId]:
     """The values that an equation reads, once each."""
     return list(dict.fromkeys(o for o in eqn.inputs if not isinstance(o, Scalar)))
@@ -215,24 +315,28 @@ def values_of(eqn: Eqn) -> list[ValueId]:
 def absorb_sources(uses: Uses, site: Site) -> list[int]:
     """Take in what makes extras for this epilogue alone, at no further cost.
 
-    That is elementwise, and of the heads' shape or cheap. The equations are returned.
+    That is elementwise, and of the heads' size or cheap. The equations are returned.
     """
     graph = uses.graph
     members = set(site.members)
-    shape = graph.type(graph.eqns[site.heads[0]].out).shape
+    size = graph.type(graph.eqns[site.heads[0]].out).size
     heads = set(site.heads)
     absorbed = []
     queue = [-i for i in sorted(members, reverse=True)]
     while queue and len(members) < MOST_STEPS:
         eqn = graph.eqns[-heapq.heappop(queue)]
+        is_update = isinstance(eqn.op, DynamicUpdateSlice)
         for value in values_of(eqn):
+            if is_update and value == eqn.inputs[0]:
+                # It is written over where it stands, not computed.
+                continue
             maker = uses.makers.get(value)
             if maker is None or maker in members or maker in heads:
                 continue
             if not _is_private(uses, maker, members) or maker in uses.taken:
                 continue
             made = graph.eqns[maker]
-            whole = graph.type(made.out).shape == shape
+            whole = graph.type(made.out).size == size
             if whole or cost(made.op) <= CHEAP:
                 members.add(maker)
                 absorbed.append(maker)
@@ -257,7 +361,7 @@ def body_of(graph: Graph, site: Site) -> tuple[Graph, list[ValueId]]:
     made = {*outs, *(out for eqn in members for out in eqn.outs)}
     read = (value for eqn in members for value in values_of(eqn))
     extras = [value for value in dict.fromkeys(read) if value not in made]
-    builder = Builder()
+    builder = Builder(composites=True)
     known = {value: builder.input(graph.type(value)) for value in (*outs, *extras)}
 
     def inner(operand: Operand) -> Operand:

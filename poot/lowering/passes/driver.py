@@ -81,6 +81,9 @@ class Reason(enum.Enum):
     ACROSS_PARTS = "across-parts"
     SMALL_GAIN = "small-gain"
     LIFETIME = "lifetime"
+    WHOLE_VECTORS = "whole-vectors"
+    NOT_EACH_ROW = "not-each-row"
+    NOT_FILLED = "not-filled"
     LARGE_TABLE = "large-table"
 
 
@@ -126,7 +129,7 @@ REASONS = {
     Reason.READS_BOTH: "what reads the state needs what overwrites it too, so that the "
     "state is written to a copy",
     Reason.OVERWRITTEN: "the one writes over what the other reads",
-    Reason.PART_OF_WORD: "the block's rows are no whole words",
+    Reason.PART_OF_WORD: "what is stored at once is no whole words",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
     Reason.SIGN: "a product has the wrong sign",
@@ -147,6 +150,9 @@ REASONS = {
     Reason.LARGE_TABLE: "as a table it would take more memory than computing it again "
     "is worth",
     Reason.LIFETIME: "a large result would be kept for long before it is read",
+    Reason.WHOLE_VECTORS: "its index vectors are not put together of their components",
+    Reason.NOT_EACH_ROW: "it is not told that each row has one element, in order",
+    Reason.NOT_FILLED: "what it writes to is not filled with one number",
 }
 
 

@@ -8,8 +8,9 @@ from collections import Counter
 from poot.core.equation import ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
+from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
-from poot.core.ops.shape import Broadcast, Reshape
+from poot.core.ops.shape import Broadcast, Iota, Reshape
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.driver import (
     Log,
@@ -41,8 +42,15 @@ REPEAT_IN_ROWS = Rewrite(
 # An equation waits so often for others to join first.
 _MOST_WAITS = 2
 # What may stand between a group and an equation that waits, and how much.
-_BETWEEN: tuple[type[Op], ...] = (*ELEMENTWISE, Broadcast, Reshape, Reduce)
-_MOST_BETWEEN = 8
+_BETWEEN: tuple[type[Op], ...] = (
+    *ELEMENTWISE,
+    Broadcast,
+    Reshape,
+    Reduce,
+    Iota,
+    GeneralGather,
+)
+_MOST_BETWEEN = 12
 
 
 class _Walk:

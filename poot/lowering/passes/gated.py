@@ -22,7 +22,7 @@ GATED = Rewrite(
 
 
 def _gated(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    uses = Uses(graph)
+    uses = Uses(graph, info)
     last: dict[ValueId, int] = {}
     sites: list[Site] = []
     for index, eqn in enumerate(graph.eqns):

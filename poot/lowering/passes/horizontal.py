@@ -40,10 +40,10 @@ class _Group:
 class _Joiner:
     """One walk over a graph, with an open group for each operand."""
 
-    def __init__(self, graph: Graph, log: Log) -> None:
+    def __init__(self, graph: Graph, info: DeviceInfo, log: Log) -> None:
         self.graph = graph
         self.log = log
-        self.uses = Uses(graph)
+        self.uses = Uses(graph, info)
         self.open: dict[ValueId, _Group] = {}
         self.groups: list[_Group] = []
 
@@ -107,8 +107,16 @@ class _Joiner:
         self.log.fire(HORIZONTAL, place_of(self.graph, index))
 
     def _due(self, index: int) -> int:
-        readers = (self.uses.users.get(out, ()) for out in self.graph.eqns[index].outs)
-        return min((users[0] for users in readers if users), default=1 << 60)
+        """The first equation that reads what another one makes, but for views of it."""
+        due, outs = 1 << 60, list(self.graph.eqns[index].outs)
+        for out in outs:
+            for user in self.uses.users.get(out, ()):
+                eqn = self.graph.eqns[user]
+                if isinstance(eqn.op, VIEWS):
+                    outs.append(eqn.out)
+                else:
+                    due = min(due, user)
+        return due
 
     def _ready(self, operand: Operand) -> int:
         """The equation that makes an operand; views are made where they are read."""
@@ -147,7 +155,7 @@ def _joined(
     graph: Graph, eqns: list[Eqn]
 ) -> tuple[ContractionEpilogue, tuple[Operand, ...]]:
     """One composite of all, and its operands; results come in their order."""
-    builder = Builder()
+    builder = Builder(composites=True)
     heads: list[Op] = []
     weights: list[Operand] = []
     given: list[list[ValueId]] = []
@@ -182,7 +190,7 @@ def _joined(
 
 
 def _horizontal(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    return _Joiner(graph, log).run()
+    return _Joiner(graph, info, log).run()
 
 
 horizontal = Pass("horizontal", (HORIZONTAL,), _horizontal)

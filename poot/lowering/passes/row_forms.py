@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
+from poot.core.ops.index_dims import GatherDims
+from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Broadcast, Iota, Reshape
 from poot.lowering.passes.driver import Reason
@@ -77,6 +79,16 @@ def domain_of(graph: Graph, eqn: Eqn) -> Domain | Reason:
     return Domain(shape[: eqn.op.axis], shape[eqn.op.axis])
 
 
+def row_gather(rank: int, axis: int, op: GeneralGather) -> GeneralGather:
+    """A gather that takes one element of each row along an axis of `rank` axes.
+
+    Its index vectors have one component, and the axes of the rows.
+    """
+    rows = tuple(a for a in range(rank) if a != axis)
+    dims = GatherDims((), (axis,), (axis,), rows, tuple(range(len(rows))))
+    return replace(op, dims=dims, slice_sizes=(1,) * rank)
+
+
 class Fitter:
     """Judges the equations of one graph by the rows of one domain."""
 
@@ -89,10 +101,11 @@ class Fitter:
         if isinstance(eqn.op, Reduce | ArgReduce):
             return self._fit_reduce(eqn, forms)
         if isinstance(eqn.op, Iota):
-            full = self.domain.shape(Form.FULL)
-            return Fit(Form.FULL) if eqn.op.shape == full else Reason.OTHER_ROWS
+            return self._fit_iota(eqn.op)
         if isinstance(eqn.op, Reshape):
             return self._fit_reshape(eqn, forms)
+        if isinstance(eqn.op, GeneralGather):
+            return self._fit_gather(eqn.op, eqn, forms)
         if isinstance(eqn.op, (*ELEMENTWISE, Broadcast)):
             return self._fit_elementwise(eqn, forms)
         return Reason.BOUNDARY
@@ -117,6 +130,15 @@ class Fitter:
         # It has as many elements as the domain: it is full, or rows have but one.
         return Fit(Form.ROW)
 
+    def _fit_iota(self, op: Iota) -> Fit | Reason:
+        shape = op.shape
+        if shape == self.domain.shape(Form.FULL):
+            return Fit(Form.FULL)
+        counts_rows = op.axis != len(shape) - 1 or shape[-1] != self.domain.length
+        if counts_rows or math.prod(shape) != self.domain.size:
+            return Reason.OTHER_ROWS
+        return Fit(Form.FULL)
+
     def _fit_reshape(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
         """A change of axes that keeps rows apart is no change of the region's value."""
         operand = eqn.inputs[0]
@@ -136,6 +158,22 @@ class Fitter:
         if form is Form.FULL and self.domain.split(self._shape(eqn.out)) is None:
             return Reason.OTHER_ROWS
         return Fit(form, outer)
+
+    def _fit_gather(self, op: GeneralGather, eqn: Eqn, forms: Forms) -> Fit | Reason:
+        """One element of each row, which is evaluated there wherever it is made."""
+        source, place = eqn.inputs
+        shape = self._shape(source)
+        rank, rows = len(shape), shape[:-1]
+        if op != row_gather(rank, rank - 1, op) or self._shape(place) != (*rows, 1):
+            return Reason.BOUNDARY
+        if (math.prod(rows), shape[-1]) != (self.domain.row_count, self.domain.length):
+            return Reason.OTHER_ROWS
+        outer = []
+        for operand, form in ((source, Form.FULL), (place, Form.ROW)):
+            assert not isinstance(operand, Scalar)
+            if operand not in forms:
+                outer.append((operand, self.domain.shape(form)))
+        return Fit(Form.ROW, tuple(outer))
 
     def _fit_elementwise(self, eqn: Eqn, forms: Forms) -> Fit | Reason:
         shape = self._shape(eqn.outs[0])

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from poot.core.equation import Eqn, Operand, ValueId
+from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Iota
 from poot.lowering.device_info import DeviceInfo
@@ -156,7 +157,8 @@ class Growth:
             # The first member is one.
             return not self.group.members
         if fit.form is Form.ROW:
-            return True
+            # Of a row that was reduced in parts no element can be asked for again.
+            return not isinstance(eqn.op, GeneralGather)
         depends = any(operand in self.group.forms for operand in eqn.inputs)
         return not depends and not self._has_other_readers(index)
 

@@ -12,10 +12,11 @@ from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.composite import FusedRow
 from poot.core.ops.elementwise import broadcast_shapes
+from poot.core.ops.indexing import GeneralGather
 from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Broadcast, Iota, Reshape
 from poot.core.types import TensorType
-from poot.lowering.passes.row_forms import Fit, Form
+from poot.lowering.passes.row_forms import Fit, Form, row_gather
 from poot.lowering.passes.row_group import RowGroup
 from poot.lowering.passes.units import Units
 
@@ -140,6 +141,10 @@ class RowRegion:
                 return operands[:1]
             case Broadcast():
                 op = Broadcast(shape)
+            case GeneralGather():
+                op = row_gather(axis + 1, axis, op)
+                vectors = Reshape((*self.group.domain.rows, 1, 1))
+                operands = (operands[0], *builder.emit(vectors, operands[1:]))
             case Iota(dtype):
                 op = op if op.shape == shape else Iota(dtype, shape, axis)
             case _:

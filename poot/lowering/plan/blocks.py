@@ -1,4 +1,4 @@
-"""Blocks of tensors: the neighbouring elements that an update writes."""
+"""Blocks of tensors: neighbouring elements that are written, and words of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from poot.core import dtypes
 from poot.core.dtypes import DType
+from poot.lowering.device_info import DeviceInfo
 from poot.lowering.plan.layout import dense_strides
 
 _WORD_BYTES = 4
@@ -51,3 +53,10 @@ def block_lanes(axes: Sequence[BlockAxis], dtype: DType) -> int:
     common = math.gcd(axes[-1].size, *steps)
     lanes = min(common & -common, _MOST_LANES, _UNIT_BYTES // min(dtype.itemsize, 4))
     return lanes if lanes * dtype.itemsize % _WORD_BYTES == 0 else 0
+
+
+def needs_words(dtype: DType, info: DeviceInfo) -> bool:
+    """Whether single elements of the dtype cannot be stored on their own."""
+    if dtype is dtypes.bool_ or dtype.itemsize == 1:
+        return not (info.storage8 and info.int8)
+    return dtype.itemsize == 2 and not (info.storage16 and info.int16)

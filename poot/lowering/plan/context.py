@@ -122,6 +122,16 @@ class PlanContext:
             self._dense[operand] = copy
         return copy
 
+    def in_order(self, operand: Operand) -> View | Scalar:
+        """Where an operand stands, copied where a GPU would read across its order.
+
+        For kernels that walk the last axis; a copy by tiles costs far less.
+        """
+        view = self.view(operand)
+        if self.info.is_cpu or isinstance(view, Scalar) or not view.crosses:
+            return view
+        return self.dense(operand)
+
     def output(self, value: ValueId) -> View:
         """The dense place that a result of the equation is to be written to."""
         place = self._places.get(value)

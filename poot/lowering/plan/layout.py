@@ -18,6 +18,12 @@ VIEWS: tuple[type[Op], ...] = (Broadcast, Reshape, Slice, Transpose)
 # All buffers are aligned to and padded to a multiple of this.
 ALIGNMENT = 16
 
+# What GPUs fetch at once: elements nearer to each other than that are no trouble.
+SECTOR_BYTES = 32
+# Fewer elements are in the caches at once, whatever the order.
+_LEAST_CROSSING = 1 << 16
+_LEAST_ALONG = 4
+
 
 def padded(size_bytes: int) -> int:
     """`size_bytes` rounded up to the padding of all buffers."""
@@ -190,6 +196,21 @@ class View:
     def size(self) -> int:
         """The number of elements of the tensor."""
         return self.layout.size
+
+    @property
+    def crosses(self) -> bool:
+        """Whether a walk along the last axis fetches a sector for each element.
+
+        While neighbours along another axis stand side by side, in a large tensor.
+        """
+        pairs = zip(self.layout.shape, self.layout.strides, strict=True)
+        axes = [(stride * self.dtype.itemsize, size) for size, stride in pairs]
+        axes = [(step, size) for step, size in axes if size > 1]
+        if self.size < _LEAST_CROSSING or axes[-1][0] < SECTOR_BYTES:
+            return False
+        return any(
+            0 < step < SECTOR_BYTES and size >= _LEAST_ALONG for step, size in axes
+        )
 
     @property
     def bound(self) -> int:

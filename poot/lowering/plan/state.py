@@ -65,6 +65,12 @@ def updated_operand(eqn: Eqn, made: ValueId) -> ValueId | None:
         param = updated_input(eqn.op.body, eqn.op.body.results[eqn.outs.index(made)])
         if param is not None:
             operand = eqn.inputs[eqn.op.body.inputs.index(param)]
+    elif isinstance(eqn.op, ContractionEpilogue):
+        param = updated_input(eqn.op.body, eqn.op.body.results[eqn.outs.index(made)])
+        if param is not None:
+            # Behind what makes the lhs: a weight for each head, then the extras.
+            number = eqn.op.lhs_count + eqn.op.body.inputs.index(param)
+            operand = eqn.inputs[number]
     elif isinstance(eqn.op, StateLoop):
         operand = initial_state(eqn, made)
     return None if isinstance(operand, Scalar) else operand
@@ -151,24 +157,30 @@ def _same_index(eqn: Eqn, state: ValueId, made: ValueId, graph: Graph) -> bool:
             return read == [updated] and is_only_updated(body, updated)
         return _elementwise_in(body, read, shape)
     if isinstance(eqn.op, ContractionEpilogue):
-        return _in_epilogue(eqn, eqn.op, state, graph)
+        return _in_epilogue(eqn, eqn.op, state, made, graph)
     return isinstance(eqn.op, ELEMENTWISE) and all(
         graph.type(out).shape == shape for out in eqn.outs
     )
 
 
 def _in_epilogue(
-    eqn: Eqn, op: ContractionEpilogue, state: ValueId, graph: Graph
+    eqn: Eqn, op: ContractionEpilogue, state: ValueId, made: ValueId, graph: Graph
 ) -> bool:
     """Whether a contraction reads `state` only where it stores results made of it."""
     sources, weights, extras = op.parts(eqn.inputs)
-    shape = graph.type(state).shape
-    if state in (*sources, *weights) or len(op.head_groups()) > 1:
+    if state in (*sources, *weights):
+        return False
+    body, shape = op.body, graph.type(state).shape
+    pairs = zip(body.inputs[len(op.heads) :], extras, strict=True)
+    read = [param for param, operand in pairs if operand == state]
+    updated = updated_input(body, body.results[eqn.outs.index(made)])
+    if updated is not None:
+        return read == [updated] and is_only_updated(body, updated)
+    if len(op.head_groups()) > 1:
         return False
     if any(graph.type(out).shape != shape for out in eqn.outs):
         return False
-    pairs = zip(op.body.inputs[len(op.heads) :], extras, strict=True)
-    return _elementwise_in(op.body, [p for p, o in pairs if o == state], shape)
+    return _elementwise_in(body, read, shape)
 
 
 def _elementwise_in(
