@@ -374,7 +374,7 @@ def test_columns_in_one_pass_need_progress_and_whole_chunks() -> None:
     assert is_column_pass(graph, info)
     # Besides the flags, the elements are read once and written once.
     *_, last = plan_graph(graph, info).dispatches
-    assert "tiles of 128 x 128" in last.kernel.schedule
+    assert "tiles of 256 x 64" in last.kernel.schedule
     for lacking in (
         {"forward_progress": False},
         {"subgroup_ballot": False},

@@ -21,6 +21,7 @@ from poot.lowering.plan import layout
 from poot.lowering.program import Dispatch
 from tests.graph_runs import run_all
 from tests.kernel_harness import Array, assert_exact, device, evaluate
+from tests.pass_harness import graph_of
 from tests.pointwise_programs import random_arrays, random_region
 from tests.spirv_val import fault
 
@@ -329,6 +330,25 @@ def test_walks_follow_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     (found,) = run_all(lowered, plan(lowered, info), [x])
     (right,) = evaluate(graph, x)
     np.testing.assert_allclose(found, np.asarray(right), rtol=1e-5, atol=1e-6)
+
+
+def test_a_reduction_given_twice_stays_a_row_body() -> None:
+    """As a lone equation it would have one result."""
+    x = numbers(96, 130)
+    graph = graph_of("""
+        device %0: f32[96,130]
+        %1: f32[96,1], %2: f32[96,1] = fused_row[body=graph {
+          device %0: f32[96,130]
+          %1: f32[96,1] = reduce[op=max, axis=1, keepdim=true](%0)
+          result %1
+          result %1
+        }](%0)
+        result %1
+        result %2
+    """)
+    first, second = run_all(graph, plan(graph, device().info), [x])
+    np.testing.assert_array_equal(first, x.max(1, keepdims=True))
+    np.testing.assert_array_equal(second, first)
 
 
 def test_what_is_in_order_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ from poot.lowering.spirv.types import U32
 
 # Chunks of columns side by side in a tile, strips of rows below each other, and the
 # bytes of carriers that an invocation holds.
-_ACROSS, _DOWN = 32, 8
+_ACROSS, _DOWN = 16, 16
 _HELD_BYTES = 256
 # Words before the records: the number of the next tile stands in the first.
 _HEAD = 32

@@ -48,7 +48,8 @@ _PARTS_PER_UNIT = 16
 def _lower_fused_row(ctx: PlanContext, eqn: Eqn) -> None:
     assert isinstance(eqn.op, FusedRow)
     first, *rest = eqn.op.body.eqns
-    if not rest and isinstance(first.op, Reduce | ArgReduce):
+    alone = not rest and len(eqn.outs) == 1
+    if alone and isinstance(first.op, Reduce | ArgReduce):
         # Nothing but a reduction may go along another axis of the memory.
         lower[first.op.key](ctx, Eqn(first.op, eqn.inputs, eqn.outs))
         return

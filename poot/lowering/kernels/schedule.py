@@ -16,7 +16,7 @@ MOST_AHEAD = 8
 _LONG_REGION = 48
 _UNIT_BYTES = 16
 # Chunks of an invocation whose loads wait for others, while workgroups are no fewer.
-_CHAINED_CHUNKS, _GROUPS_PER_UNIT = 4, 8
+_CHAINED_CHUNKS, _GROUPS_PER_UNIT = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
