@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 import poot
 import poot.nn
 import poot.numpy
@@ -46,6 +48,13 @@ def indexed(m: Any, logits: Any, labels: Any) -> Any:
 def indexed_flat(m: Any, logits: Any, labels: Any) -> Any:
     scores = m.nn.log_softmax(logits.reshape(-1, logits.shape[-1]))
     return -m.np.mean(scores[m.np.arange(labels.size), labels.ravel()])
+
+
+def indexed_by_numpy(m: Any, logits: Any, labels: Any) -> Any:
+    first, second = labels.shape if labels.ndim == 2 else (1, labels.size)
+    scores = m.nn.log_softmax(logits.reshape(first, second, -1))
+    rows = np.arange(first)[:, None], np.arange(second)
+    return -m.np.mean(scores[(*rows, labels.reshape(first, second))])
 
 
 def indexed_or_zero(m: Any, logits: Any, labels: Any) -> Any:
@@ -104,6 +113,7 @@ FORMS = (
     moved_inside,
     indexed,
     indexed_flat,
+    indexed_by_numpy,
     indexed_or_zero,
     mapped,
     ignoring,
@@ -113,4 +123,4 @@ FORMS = (
     of_counted,
 )
 # JAX has no gradient for what it reads outside by clamping; poot's is of what is read.
-CLAMPED = (indexed, indexed_flat, mapped)
+CLAMPED = (indexed, indexed_flat, indexed_by_numpy, mapped)

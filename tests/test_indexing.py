@@ -14,6 +14,7 @@ from poot.core.errors import (
     IndexingError,
     NonConcreteBooleanIndexError,
 )
+from poot.core.ops.shape import Iota
 from tests.backends import each_backend  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("each_backend")
@@ -183,3 +184,31 @@ def test_no_element_is_taken_of_an_empty_axis() -> None:
     for index in ((0, 0), (one, one), (slice(None), one)):
         with pytest.raises(IndexingError, match="no element to take"):
             x[index]
+
+
+@pytest.mark.parametrize(
+    ("index", "counts"),
+    [
+        (np.arange(3), True),
+        (np.arange(3, dtype=np.uint8)[:, None], True),
+        (np.arange(3)[None, ::-1], False),
+        (np.arange(4), True),
+        (np.array([0, 1, 1]), False),
+        (np.array([1, 2]), False),
+        (np.array([0]), False),
+        (np.array([[0, 1], [2, 3]]), False),
+        (np.zeros(0, np.int32), False),
+    ],
+    ids=lambda given: repr(given).replace("\n", ""),
+)
+def test_numpy_indices_that_count_are_no_constants(
+    index: np.ndarray[Any, Any], counts: bool
+) -> None:
+    """Passes know an iota, and it takes no memory; as in NumPy otherwise."""
+    x = np.arange(12, dtype=np.int32).reshape(4, 3)
+    jitted = poot.jit(lambda x: x[index, 1])
+    graph = jitted.trace(x).graph
+    assert any(isinstance(eqn.op, Iota) for eqn in graph.eqns) is counts
+    assert (not graph.consts) is counts
+    np.testing.assert_array_equal(jitted(x), x[index, 1])
+    np.testing.assert_array_equal(poot.device_put(x)[index, 1], x[index, 1])

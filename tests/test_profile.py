@@ -177,6 +177,21 @@ def test_an_error_ends_the_block_and_checks_are_told_as_ever(device: Device) -> 
     assert len(used.commands) >= 1
 
 
+def test_a_trace_is_not_profiled_and_a_gradient_is() -> None:
+    def step(x: Any) -> Any:
+        with poot.profile() as p:
+            y = (x * 2).sum()
+        seen.append(p)
+        return y
+
+    seen: list[Any] = []
+    poot.grad(step)(X)
+    assert len(seen) == 1 and seen[0].commands
+    for traced in (poot.jit(step), poot.jit(poot.grad(step))):
+        with pytest.raises(ArgumentError, match="`step` is only being traced; put the"):
+            traced(X)
+
+
 def test_donated_state_is_updated_once() -> None:
     f = poot.jit(lambda x: x + 1, donate_argnums=0)
     x = poot.device_put(np.zeros(8, np.float32))

@@ -225,7 +225,7 @@ def test_a_program_computes_its_tables_once():
 
 
 def test_explain_and_draw_show_tables():
-    text = str(poot.explain(turned)(X, np.float32(3)))
+    text = poot.explain(turned)(X, np.float32(3)).text
     assert "constants\n  0: f32[8], computed" in text
     assert "Table(" in poot.draw(turned)(X, np.float32(3)).svg
 

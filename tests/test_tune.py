@@ -293,6 +293,17 @@ def test_who_cannot_be_tuned(device_found: VulkanBackend) -> None:
         poot.tune(jnp.sin)(whole(4, 4))
 
 
+@pytest.mark.parametrize("transform", [poot.jit, poot.grad, poot.vmap])
+def test_nothing_is_tuned_within_a_trace(transform: Callable[..., Any]) -> None:
+    def step(x: Any) -> Any:
+        poot.tune(jnp.sin)(x)
+        return x.sum()
+
+    wanted = r"`step` is being traced or transformed.*outside of `step`, with arrays"
+    with pytest.raises(ArgumentError, match=wanted):
+        transform(step)(whole(4))
+
+
 def test_kept_programs_depend_on_what_was_tuned(tmp_path: Path) -> None:
     graph = poot.make_graph(lambda x: x @ x)(whole(4, 4))
     infos = GPU, GPU.masked(tuned=Tuned({"contraction": "dot"}))

@@ -20,11 +20,13 @@ _MOST_CONSTANTS = 8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What `poot.explain` has found; `str` gives the text."""
+    """What `poot.explain` has found and printed."""
 
     compiled: Compiled
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """What was printed."""
         graph = self.compiled.graph
         lines = [f"`{self.compiled.name}`", "arguments", *_arguments(graph)]
         constants = list(_constants(graph))
@@ -42,7 +44,8 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     It tells where arguments and results stand, what each pass did and why it did not do
     more, and each launch: kernel, schedule, grid, bytes, flops. Nothing is run. It
-    returns an Explanation, whose `compiled` has graph and program.
+    returns an Explanation, whose `text` is what was printed, and whose `compiled` has
+    graph and program.
 
         poot.explain(f)(x, y)
     """
@@ -50,7 +53,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     def told(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation(jitted.lower(*args, **kwargs).compile())
-        print(found)
+        print(found.text)
         return found
 
     return told

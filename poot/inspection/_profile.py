@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from poot.core.errors import ArgumentError
 from poot.interpreters.backend import backend
+from poot.interpreters.stage import traced_function
 from poot.lowering.program import Dispatch
 from poot.vulkan.profiler import Profiler, TimedCommand
 
@@ -51,6 +52,12 @@ class Profile:
         if self._entered:
             raise ArgumentError("profile: a block was profiled with this; make another")
         self._entered = True
+        traced = traced_function()
+        if traced is not None:
+            raise ArgumentError(
+                f"profile: nothing runs in this block, since `{traced}` is only being "
+                "traced; put the block around the call of the jitted function"
+            )
         found = backend()
         found.start_profiling(self._profiler)
         self._device = str(found.devices[0])

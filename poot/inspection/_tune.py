@@ -9,6 +9,7 @@ from typing import Any
 
 from poot.core.errors import ArgumentError, CapabilityError, PootError
 from poot.core.graph import Graph
+from poot.core.interpreter import base, current
 from poot.core.ops.host import HostCall, Record, holds
 from poot.inspection._explain import jitted_form
 from poot.interpreters.backend import backend
@@ -85,6 +86,13 @@ def tune(function: Callable[..., Any]) -> Callable[..., Tuning]:
     jitted = jitted_form(function)
 
     def tuned(*args: Any, **kwargs: Any) -> Tuning:
+        around: Any = current()
+        if around is not base():
+            raise ArgumentError(
+                f"tune: `{around.function_name}` is being traced or transformed, and "
+                "its values have no numbers to time kernels with; call "
+                f"poot.tune(…)(…) outside of `{around.function_name}`, with arrays"
+            )
         found = backend()
         if not isinstance(found, VulkanBackend):
             raise CapabilityError(

@@ -6,7 +6,7 @@ import enum
 import operator
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from poot.core.errors import (
 from poot.core.ops.elementwise import broadcast_shapes
 from poot.core.ops.indexing import GatherMode
 from poot.core.ops.scatter import ScatterMode
+from poot.core.ops.shape import Iota
 from poot.core.source import user_source
-from poot.interpreters.promotion import as_value, is_value
+from poot.interpreters.promotion import as_value, dtype_of, is_value
 
 if TYPE_CHECKING:
     from poot.interpreters.methods import Value
@@ -220,11 +221,27 @@ def _expanded(part: Any, shape: tuple[int, ...], missing: int) -> list[Any]:
         )
     if is_mask(part):
         return _of_mask(part, shape)
-    if not as_value(part).aval.type.dtype.is_integer:
+    index = _iota(part) if _counts(part) else as_value(part)
+    if not index.aval.type.dtype.is_integer:
         raise IndexingError(f"indices are integers; given an array of {part.dtype}")
     if isinstance(part, np.ndarray) and not part.shape:
         return [operator.index(part.item())]
-    return [as_value(part)]
+    return [index]
+
+
+def _counts(part: Any) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Whether a NumPy array holds 0, 1, 2 … along its one axis that is longer."""
+    if not isinstance(part, np.ndarray) or part.dtype.kind not in "iu":
+        return False
+    is_line = part.size > 1 and part.size == max(part.shape)
+    return is_line and bool((part.ravel() == np.arange(part.size)).all())
+
+
+def _iota(part: np.ndarray[Any, Any]) -> Value:
+    """The same, as passes know it: x[arange(n), k] takes one element of each row."""
+    dtype, _ = dtype_of(part, "index")
+    value: Value = Iota(dtype, part.shape, part.shape.index(part.size)).bind()
+    return value
 
 
 def _of_mask(mask: Any, shape: tuple[int, ...]) -> list[Any]:

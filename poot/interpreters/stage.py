@@ -12,6 +12,7 @@ from poot.core.builder import Builder
 from poot.core.dtypes import Scalar, as_dtype
 from poot.core.equation import Operand, ValueId
 from poot.core.errors import PootError
+from poot.core.interpreter import current
 from poot.core.op import Op
 from poot.core.source import Source, user_source
 from poot.core.text import payload_digest
@@ -155,3 +156,13 @@ class StagingInterpreter:
         value = self.builder.constant(type, payload, identity)
         self._origins[value] = "a constant from outside the function"
         return value
+
+
+def traced_function() -> str | None:
+    """The function that is being staged around here, where nothing is computed."""
+    interpreter: Any = current()
+    while interpreter is not None:
+        if isinstance(interpreter, StagingInterpreter):
+            return interpreter.function_name
+        interpreter = getattr(interpreter, "parent", None)
+    return None
