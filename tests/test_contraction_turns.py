@@ -515,6 +515,10 @@ def test_a_layer_takes_five_launches_on_other_devices(name: str):
     assert not any(isinstance(node, Copy) for node in two.body)
     for kernel in two.kernels.values():
         assert fault(kernel.words) is None
+    # Both sections of a weight read all of it: its bytes count once.
+    products = next(d for d in two.dispatches if "Rope" in d.label)
+    weights = 2 * LAYER.width * (LAYER.heads + 2 * LAYER.kv_heads) * LAYER.head_size
+    assert sum(where.size for where in products.reads) < 1.1 * weights
 
 
 def test_caches_that_are_read_before_are_not_copied():
