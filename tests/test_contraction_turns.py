@@ -422,16 +422,15 @@ class Heads:
 
 
 STEPS = {
-    "one row": Heads(4, 2, 8),
     "odd heads": Heads(3, 1, 6, dtype=BF16, start=-1, bias=True),
     "rows and batches": Heads(4, 2, 16, 40, batch=2, tokens=3, dtype=np.float16),
     "sixteen rows": Heads(2, 2, 8, 64, tokens=4, batch=4, checkpoint=False),
     "interleaved": Heads(4, 2, 8, 128, interleaved=True, dtype=BF16),
-    "interleaved [K, N]": Heads(3, 3, 4, interleaved=True, checkpoint=False),
     "some columns": Heads(4, 2, 16, 40, rotary=8, checkpoint=False, flat=True),
-    "some pairs": Heads(2, 1, 10, rotary=4, interleaved=True, start=50),
+    "some pairs": Heads(
+        2, 1, 10, rotary=4, interleaved=True, start=50, checkpoint=False
+    ),
     "other dtypes": Heads(4, 2, 8, weight=BF16, cache=BF16, tokens=2),
-    "one pair": Heads(1, 1, 2, dtype=np.float16, cache=np.float32),
 }
 
 
