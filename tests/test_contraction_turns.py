@@ -533,3 +533,23 @@ def test_caches_that_are_read_before_are_not_copied():
     args = [a.astype(np.float32) for a in (cache, x, w)]
     program = graph.lower(*args, np.int32(2)).compile().program
     assert not any(isinstance(node, Copy) for node in program.body)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(9, 8, 2), (33, 70, 5)])
+def test_where_a_lone_block_starts_is_computed_in_the_kernel(m: int, k: int, n: int):
+    rng = rng_of(f"{m} {n}")
+    shapes = (m + 7, n + 1), (m, k), (k, n)
+    args = [rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes]
+
+    def step(cache: Any, x: Any, w: Any, row: Any) -> Any:
+        return lax.dynamic_update_slice(cache, jnp.maximum(x @ w, 0), (row, 1))
+
+    for row in (0, 3, -8, 99):
+        compiled = (
+            poot.jit(step, donate_argnums=0).lower(*args, np.int32(row)).compile()
+        )
+        assert len(compiled.program.body) == 1
+        first = min(max(row + (m + 7 if row < 0 else 0), 0), 7)
+        right = args[0].copy()
+        right[first : first + m, 1:] = np.maximum(args[1] @ args[2], 0)
+        assert same_bits(np.asarray(compiled(*args, np.int32(row))), right)
