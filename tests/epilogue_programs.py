@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from poot.core.builder import Builder
-from poot.core.dtypes import DType, Scalar, bfloat16, float16, float32
+from poot.core.dtypes import DType, Scalar, bfloat16, float16, float32, int32
 from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
@@ -21,7 +21,9 @@ from poot.core.ops.elementwise import (
     UnaryOp,
 )
 from poot.core.ops.matmul import DotGeneral, MatMul
-from poot.core.ops.shape import Transpose
+from poot.core.ops.rope import Rope, RopeForm
+from poot.core.ops.scatter import DynamicUpdateSlice
+from poot.core.ops.shape import Reshape, Transpose
 from poot.core.types import TensorType
 
 DTYPES = (float32, bfloat16, float16)
@@ -113,6 +115,68 @@ class _RandomEpilogue:
         if choose.random() < 0.2:
             return self.op(Unary(UnaryOp.NEG), value)
         return value
+
+
+class _RandomPlacement(_RandomEpilogue):
+    """Changes of shape and a rope among the steps, and an update at the end, maybe."""
+
+    def make(self) -> Graph:
+        choose = self.random
+        self.builder = Builder(composites=True)
+        x, turned = self.head(), False
+        for _ in range(choose.randint(1, 6)):
+            self.shape = self.builder.type(x).shape
+            kind = choose.random()
+            if kind < 0.3:
+                x = self.reshaped(x)
+            elif kind < 0.6 and not turned and self.shape[-1] % 2 == 0:
+                x, turned = self.turned(x), True
+            else:
+                x = self.step(x)
+        x = self.op(Unary(UnaryOp.NEG), x)
+        self.builder.result(self.updated(x) if choose.random() < 0.6 else x)
+        return self.builder.finish()
+
+    def reshaped(self, x: ValueId) -> ValueId:
+        """The last axis taken apart, or a new one of a single element."""
+        *outer, last = self.shape
+        sizes = [size for size in range(1, last + 1) if last % size == 0]
+        size = self.random.choice(sizes)
+        shape = [*outer, last // size, size]
+        if self.random.random() < 0.3:
+            shape = [*self.shape]
+            shape.insert(self.random.randint(0, len(shape)), 1)
+        return self.op(Reshape(tuple(shape)), x)
+
+    def turned(self, x: ValueId) -> ValueId:
+        choose, (*outer, last) = self.random, self.shape
+        rotary = choose.randrange(2, last + 1, 2)
+        rows = [size if choose.random() < 0.6 else 1 for size in outer]
+        pairs = rotary if choose.random() < 0.4 else rotary // 2
+        dtype = self.builder.type(x).dtype
+        tables = [self.input((*rows, pairs), dtype) for _ in range(2)]
+        return self.op(Rope(rotary, choose.choice(list(RopeForm))), x, *tables)
+
+    def updated(self, x: ValueId) -> ValueId:
+        """A larger tensor with the value as a block, at places known or computed."""
+        choose, type = self.random, self.builder.type(x)
+        first, *others = type.shape
+        whole = (first + 2, *(size + choose.choice((0, 0, 3)) for size in others))
+        starts: list[Operand] = []
+        for _ in whole:
+            place: Operand = Scalar.of(choose.randint(-1, 4), int32)
+            if choose.random() < 0.7:
+                place = self.input((), int32)
+            if choose.random() < 0.4:
+                place = self.op(Binary(BinaryOp.ADD), place, Scalar.of(1, int32))
+            starts.append(place)
+        old = self.input(whole, type.dtype)
+        return self.op(DynamicUpdateSlice(), old, x, *starts)
+
+
+def random_placement(seed: int) -> Graph:
+    """As `random_epilogue`, with other shapes, rope and an update behind it."""
+    return _RandomPlacement(seed).make()
 
 
 def random_epilogue(seed: int) -> Graph:

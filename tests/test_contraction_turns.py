@@ -31,6 +31,7 @@ from poot.lowering.passes.horizontal import HORIZONTAL, horizontal
 from poot.lowering.passes.rope import rope
 from poot.lowering.plan.column_sections import in_sections
 from poot.lowering.program import Copy, Program
+from tests.epilogue_programs import random_placement
 from tests.kernel_harness import assert_exact, device, run_program, same_bits
 from tests.numerics import rng_of
 from tests.pass_harness import apply, assert_text, declined, fired, graph_of
@@ -453,6 +454,24 @@ def test_a_launch_gives_the_bits_of_separate_ones(name: str):
     results = run_program(fused, program, args)
     for mine, right in zip(results, run_program(*apart, args), strict=True):
         assert same_bits(mine, right), f"{step}\n{fused}"
+
+
+def test_random_placements_are_exact():
+    """Most hold a rope or an update; what does not join is a launch of its own."""
+    info, found = device().info, set()
+    for seed in range(16):
+        graph, rng = random_placement(seed), rng_of(f"placement {seed}")
+        args = [
+            rng.integers(-2, 3, type.shape).astype(type.dtype.numpy)
+            for type in graph.input_types
+        ]
+        fused = lower(graph, info).graph
+        found |= {e.op.name for op in composites(fused) for e in op.body.eqns}
+        apart, _ = run_passes(FUSING, graph, info)
+        right = run_program(apart, plan(apart, info), args)
+        got = run_program(fused, plan(fused, info), args)
+        assert all(map(same_bits, got, right)), f"seed {seed}\n{graph}"
+    assert found > {"rope", "dynamic_update_slice", "reshape"}
 
 
 GPU = {"max_loop_trips": None, "compute_units": 132}
