@@ -427,6 +427,19 @@ def test_results_of_several_dtypes() -> None:
     assert_exact(graph, args, generic=True)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float16])
+def test_reversed_neighbours_are_loaded_together(dtype: Any) -> None:
+    def loads(size: int) -> int:
+        graph = one_op(Reverse((0,)), small((size,), dtype))
+        assert_exact(graph, [small((size,), dtype, seed=size)])
+        assert_exact(graph, [small((size,), dtype)], {"kind": DeviceKind.DISCRETE})
+        return count(kernel_of(graph, kind=DeviceKind.DISCRETE), Op.Load)
+
+    lanes = 16 // np.dtype(dtype).itemsize
+    assert loads(4 * lanes + lanes // 2) > loads(4 * lanes)
+    assert loads(4 * lanes + 1) == loads(4 * lanes) + lanes - 1
+
+
 def test_a_long_chain_needs_no_recursion() -> None:
     body = Builder()
     x = value = body.input(TensorType((6, 5), dtypes.int32))

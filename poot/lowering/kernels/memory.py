@@ -143,6 +143,11 @@ class ChunkMemory:
         maps = self.coordinates
         if isinstance(at, Strided) and at.step == 0:
             return (self._element(pointer, dtype, at.base, bound),)
+        if isinstance(at, Strided) and at.step == -1:
+            turned = Strided(at.base.plus(Linear((), 1 - maps.lanes)), 1)
+            if self._run(turned, dtype, alignment) > 1:
+                pack = self.load(pointer, dtype, turned, bound, alignment)
+                return tuple(reversed(pack))
         run = self._run(at, dtype, alignment)
         elements: list[Value] = []
         for lane in range(0, maps.lanes, run):
