@@ -26,7 +26,7 @@ from poot.vulkan.physical import PhysicalDevice, physical_devices
 _FEATURES = (
     ("float64", "float64 arrays", "float64 is refused"),
     ("int64", "64-bit integer arrays", "64-bit integers are refused"),
-    ("float16", "float16 in kernels", "float16 is converted by integer arithmetic"),
+    ("bfloat16", "bfloat16 in kernels", "bfloat16 is rounded by integer arithmetic"),
     ("int8", "8-bit values in kernels", "8-bit values are taken from 32-bit words"),
     ("int16", "16-bit values in kernels", "16-bit values are taken from 32-bit words"),
     ("storage8", "8-bit loads and stores", "8-bit arrays are moved by 32-bit words"),
@@ -283,7 +283,7 @@ def _node_remedy() -> str:
 
 def _run_self_test(diagnosis: Diagnosis) -> None:
     try:
-        rows = [_self_test(), _subnormal_row(backend().info)]
+        rows = [_self_test(), *_probed_rows(backend().info)]
     except PootError as error:
         update = _as_root("apt-get install --only-upgrade mesa-vulkan-drivers")
         what = f"the self-test failed: {type(error).__name__}: {error}"
@@ -292,9 +292,15 @@ def _run_self_test(diagnosis: Diagnosis) -> None:
         diagnosis.sections.append(("self-test", rows))
 
 
-def _subnormal_row(info: DeviceInfo) -> str:
+def _probed_rows(info: DeviceInfo) -> list[str]:
+    """What kernels found out about the device."""
     kept = "keeps" if info.keeps_subnormals32 else "flushes"
-    return f"f32 arithmetic {kept} subnormals"
+    ways = {True: "an instruction", False: "integer arithmetic"}
+    return [
+        f"f32 arithmetic {kept} subnormals",
+        f"float16 is read by {ways[info.exact_half_unpacking]} and rounded by "
+        f"{ways[info.packs_halves]}, bfloat16 by {ways[info.packs_bfloats]}",
+    ]
 
 
 @jit

@@ -367,6 +367,22 @@ INNER_LOOPS = """
 
 # The edges: literals, nothing, one value everywhere, donated state of all kinds.
 EDGES = {
+    # The carry cannot begin where the state stands, which is read once more.
+    "state begun elsewhere": """
+    state %0: f32[3,4]
+    device %1: f32[2,3,4]
+    %2: f32[3,4] = unary[op=abs](%0)
+    %3: f32[3,4] = reverse[axes=(0)](%0)
+    %4: f32[3,4] = scan[body=graph {
+      device %0: f32[3,4]
+      device %1: f32[3,4]
+      %2: f32[3,4] = cumulative[op=sum, axis=0, reverse=false](%0)
+      %3: f32[3,4] = binary[op=max](%2, %1)
+      result %3
+    }, length=2, consts=0, carries=1, reverse=false](%2, %1)
+    result %3
+    next %0 = %4
+    """,
     "literal index": """
     device %0: f32[4]
     %1: f32[4], %2: i32[] = cond[branches=(graph {

@@ -3,7 +3,8 @@
 Functions of poot.lowering.kernels.math are written against the builder's methods, so
 the very text that makes SPIR-V runs here: one NumPy operation an instruction, each
 rounded to its type. Subnormals are flushed as a device that flushes them does, or
-kept; division and square root are exact, or as far off as Vulkan allows.
+kept; division and square root are exact, or as far off as Vulkan allows. Conversions
+of 16-bit floats round to nearest even and make every NaN the same positive one.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from poot.lowering.device_info import DeviceInfo
+from poot.core import dtypes
+from poot.core.dtypes import DType
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.spirv.types import (
     BOOL,
     F32,
     I32,
     U32,
     ScalarType,
+    VectorType,
     signed,
     unsigned,
+    vector,
 )
 from poot.lowering.spirv.value import Value
 
@@ -75,12 +80,18 @@ class NumpyBuilder:
         quality: Quality = Quality.RECIPROCAL,
         trusted: bool = False,
         fuses: bool = False,
+        converts: bool = False,
         seed: int = 0,
     ) -> None:
         self.info = DeviceInfo(
             keeps_subnormals32=keeps_subnormals,
             exact_division32=trusted,
             fused_multiply_add32=fuses,
+            kind=DeviceKind.DISCRETE if converts else DeviceKind.CPU,
+            bfloat16=converts,
+            exact_half_unpacking=converts,
+            exact_half_packing=converts,
+            exact_bfloat_packing=converts,
         )
         self.quality = quality
         self.operations = 0
@@ -365,6 +376,34 @@ class NumpyBuilder:
         assert a.ty.bits == ty.bits
         return self.wrap(np.ascontiguousarray(a.id).view(_NUMPY[ty.name]), ty)
 
+    def construct(self, ty: VectorType, *parts: Any) -> Value:
+        """Components stand along a last axis."""
+        arrays = [self.value(part, ty.scalar).id for part in parts]
+        return Value(self, np.stack(np.broadcast_arrays(*arrays), -1), ty)  # type: ignore[arg-type]
+
+    def extract(self, a: Value, component: int) -> Value:
+        return self.wrap(a.id[..., component], a.ty.scalar)
+
+    def unpack_half(self, a: Value) -> Value:
+        assert a.ty is U32
+        self.operations += 1
+        halves = np.ascontiguousarray(a.id[..., None]).view(np.float16)
+        numbers = _without_signs_of_nan(halves.astype(np.float32))
+        return Value(self, numbers, vector(F32, 2))  # type: ignore[arg-type]
+
+    def pack_half(self, a: Value) -> Value:
+        return self._packed(a, dtypes.float16)
+
+    def pack_bfloat(self, a: Value) -> Value:
+        return self._packed(a, dtypes.bfloat16)
+
+    def _packed(self, a: Value, dtype: DType) -> Value:
+        assert a.ty is vector(F32, 2)
+        self.operations += 1
+        with np.errstate(all="ignore"):
+            halves = _without_signs_of_nan(a.id.astype(dtype.numpy))
+        return self.wrap(np.ascontiguousarray(halves).view(np.uint32)[..., 0], U32)
+
     def fabs(self, a: Value) -> Value:
         self.operations += 1
         return self.wrap(np.abs(a.id), a.ty)
@@ -419,6 +458,12 @@ class Variable:
         assert value.ty is self._value.ty
         merged = self._k.select_mask(value, self._value)
         self._value = self._k.wrap(merged, value.ty)
+
+
+def _without_signs_of_nan(numbers: np.ndarray) -> np.ndarray:
+    one = np.iinfo(f"i{numbers.itemsize}").max  # all bits but the sign
+    bits = numbers.view(f"u{numbers.itemsize}")
+    return np.where(np.isnan(numbers), bits.dtype.type(one), bits).view(numbers.dtype)
 
 
 def _truncated_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:

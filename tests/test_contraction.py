@@ -30,6 +30,7 @@ from tests.kernel_harness import (
     one_op,
     plan_graph,
     run_graph,
+    same_bits,
     type_of,
 )
 from tests.test_matmul import PROFILES, matmul_graph, small_integers
@@ -291,12 +292,45 @@ def test_few_rows_share_what_a_subgroup_reads(m: int, rows: int, dtype: Any) -> 
         assert_exact(graph, (a, b), info)
 
 
+@pytest.mark.parametrize("k", [8192, 8192 + 40, 4 * 2048 + 256 + 3])
+@pytest.mark.parametrize("m", [1, 3])
+def test_subgroups_share_long_sums(m: int, k: int) -> None:
+    info = device().info.masked(**GPU)
+    rng = np.random.default_rng(k)
+    for n in (3, 9):
+        a, b = (small_integers(rng, shape, np.float32) for shape in ((m, k), (n, k)))
+        graph = one_op(DotGeneral((1,), (1,)), a, b)
+        (node,) = plan_graph(graph, info).body
+        assert node.kernel.schedule.endswith(", 4 a column")
+        assert_exact(graph, (a, b), info)
+
+
+@pytest.mark.parametrize("k", [2048, 2040, 8192, 8440])
+def test_a_sum_is_the_same_beside_any_others(k: int) -> None:
+    """In every bit, however many columns a subgroup has and loads are on their way."""
+    info = device().info.masked(**GPU)
+    rng = np.random.default_rng(k)
+    x = rng.standard_normal((1, k)).astype(np.float32)
+    few, many = (rng.standard_normal((n, k)).astype(np.float32) for n in (8, 4300))
+    many[:8] = few
+    found = []
+    for weights in (few, many):
+        graph = one_op(DotGeneral((1,), (1,)), x, weights)
+        found.append(run_graph(graph, (x, weights), info)[0][:, :8])
+    assert same_bits(*found)
+
+
 def test_schedules_of_few_rows() -> None:
     info = DeviceInfo(subgroup_size=32, compute_units=132, kind=DeviceKind.DISCRETE)
     wide = Extent(1, 8192, 2048, inner_is_dense=True, run=8)
     # 64 bytes of weights on their way, on as many columns as leave workgroups.
     assert choose(wide, info).dot == Dot(1, 2, 8, 2)
     assert choose(replace(wide, n=2048), info).dot == Dot(1, 1, 8, 4)
+    assert choose(replace(wide, k=4096), info).dot == Dot(1, 2, 8, 4)
+    assert choose(replace(wide, k=8191), info).dot.parts == 1
+    assert choose(replace(wide, k=8192), info).dot == Dot(1, 2, 8, 4, parts=4)
+    assert choose(replace(wide, k=1 << 20), info).dot.parts == 4
+    assert choose(replace(wide, k=8192), DeviceInfo()).dot.parts == 1
     assert choose(replace(wide, m=16), info).dot.rows == 8
     assert choose(replace(wide, m=17), info).kind == "tile"
     assert choose(replace(wide, m=16, inner_is_dense=False), info).kind == "tile"

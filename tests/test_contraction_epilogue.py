@@ -449,10 +449,15 @@ def both(w, x, g, h):
     return w + x @ g, w - x @ h
 
 
+def scaled(w, x, g, b):
+    return w + (x.T @ g) * jnp.abs(b)
+
+
 IN_PLACE = {
     "a weight and its gradient": (weight_step, ((24, 24), (9, 24), (9, 24)), True),
     "the operand of the contraction": (squared, ((24, 24), (24, 24)), False),
     "elements in another order": (with_turned, ((24, 24), (9, 24), (9, 24)), False),
+    "what is computed of a row": (scaled, ((24, 24), (9, 24), (9, 24), (24,)), True),
     "two contractions": (both, ((24, 24), (24, 9), (9, 24), (9, 24)), False),
 }
 

@@ -111,7 +111,7 @@ def test_what_an_update_writes_over_is_not_computed_in_the_kernel():
         result %9
     """)
     after, _ = apply(graph, contraction_epilogue)
-    assert [eqn.op.name for eqn in after.eqns] == ["binary", "contraction_epilogue"]
+    assert after.eqns[0].op == Binary(BinaryOp.MUL) and len(after.eqns) == 2
     (op,) = composites(after)
     names = [eqn.op.name for eqn in op.body.eqns]
     assert names == ["reshape", "binary", "dynamic_update_slice"]
@@ -377,6 +377,7 @@ class Heads:
     interleaved: bool = False
     start: int = 3
     bias: bool = False
+    flat: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
         rng = rng_of(str(self))
@@ -412,6 +413,8 @@ class Heads:
             lax.dynamic_update_slice(old, new.astype(old.dtype), (0, at, 0, 0))
             for old, new in zip(caches, (k, v), strict=True)
         )
+        if self.flat:
+            q = q.reshape(self.batch, self.tokens, -1) * 2
         return q, keys, values
 
     def graph(self) -> Graph:
@@ -425,7 +428,7 @@ STEPS = {
     "sixteen rows": Heads(2, 2, 8, 64, tokens=4, batch=4, checkpoint=False),
     "interleaved": Heads(4, 2, 8, 128, interleaved=True, dtype=BF16),
     "interleaved [K, N]": Heads(3, 3, 4, interleaved=True, checkpoint=False),
-    "some columns": Heads(4, 2, 16, 40, rotary=8, checkpoint=False, bias=True),
+    "some columns": Heads(4, 2, 16, 40, rotary=8, checkpoint=False, flat=True),
     "some pairs": Heads(2, 1, 10, rotary=4, interleaved=True, start=50),
     "other dtypes": Heads(4, 2, 8, weight=BF16, cache=BF16, tokens=2),
     "one pair": Heads(1, 1, 2, dtype=np.float16, cache=np.float32),

@@ -346,6 +346,41 @@ def test_products_read_rows_where_they_stand() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("made", "width", "copied"),
+    [
+        ("%4: f32[4] = cumulative[op=sum, axis=0, reverse=false](%1)", 4, False),
+        ("%4: f32[3] = cumulative[op=sum, axis=0, reverse=false](%1)", 3, True),
+        ("%4: f32[3] = unary[op=neg](%1)", 3, False),
+        ("%4: f32[3] = dynamic_update_slice(%1, %3, 1:i32)", 3, True),
+    ],
+)
+def test_rows_at_odd_places_are_stored_element_by_element(
+    made: str, width: int, copied: bool
+) -> None:
+    """Other kernels store whole chunks, which would reach into other rows."""
+    row = f"f32[{width}]"
+    loop = only_loop(
+        planned(f"""
+        device %0: f32[5,{width}]
+        device %1: {row}
+        %2: {row}, %3: f32[5,{width}] = scan[body=graph {{
+          device %0: {row}
+          device %1: {row}
+          %2: {row} = cumulative[op=max, axis=0, reverse=false](%0)
+          %3: f32[1] = slice[axis=0, start=0, end=1, stride=1](%0)
+          {made}
+          result %2
+          result %4
+        }}, length=5, consts=0, carries=1, reverse=false](%1, %0)
+        result %2
+        result %3
+    """)
+    )
+    launches = [node for node in loop if isinstance(node, Dispatch)]
+    assert any(launch.label == "outputs" for launch in launches) == copied
+
+
 def test_loops_update_donated_state_in_place() -> None:
     program = planned(TEXTS["state"])
     assert Copy not in {type(node) for node in (*program.body, *only_loop(program))}

@@ -8,6 +8,7 @@ catch a kernel that uses one of them all the same.
 from __future__ import annotations
 
 import functools
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from poot.interpreters.backend import use_backend
 from poot.interpreters.backend_vulkan import VulkanBackend
 from poot.lowering.compile import lower, plan
 from poot.vulkan.device import Device
+from poot.vulkan.probe_rounding import Rounding
 from tests.backends import device_backend, forbid_oracle
 from tests.kernel_harness import device
 from tests.op_row import OpRow
@@ -43,7 +45,12 @@ from tests.table_runs import (
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
 MASKS: dict[str, dict[str, bool]] = {
-    "no f16": {"float16": False},
+    "no f16": {
+        "float16": False,
+        "bfloat16": False,
+        "exact_half_unpacking": False,
+        "exact_half_packing": False,
+    },
     "no small storage": {"storage8": False, "storage16": False},
     "no int64": {"int64": False},
     "no subgroup arithmetic": {"subgroup_arithmetic": False},
@@ -81,9 +88,9 @@ def masked_device(mask: str) -> Device:
     whole = device()
     probed = {
         name: getattr(whole.info, name)
-        for name in ("keeps_subnormals32", "exact_division32")
+        for name in ("keeps_subnormals32", *(f.name for f in fields(Rounding)))
     }
-    return Device(whole.physical, mask={**MASKS[mask], **probed})
+    return Device(whole.physical, mask={**probed, **MASKS[mask]})
 
 
 def refused(row: OpRow, mask: str, applied: Applied) -> bool:

@@ -29,8 +29,10 @@ from poot.lowering.kernels.math import (
     lower_binary,
     lower_unary,
     pack16,
+    pack_pair,
     round_to,
     unpack16,
+    unpack_pair,
 )
 from poot.lowering.kernels.math.tables import (
     bool_binary,
@@ -271,21 +273,42 @@ def test_cast_saturates() -> None:
     assert wrapped.id.tolist() == [44]
 
 
+BUILDERS = {
+    "keeps": {"keeps_subnormals": True},
+    "flushes": {"keeps_subnormals": False},
+    "converts": {"converts": True},
+}
+
+
+def assert_same_signs(actual: Array, expected: Array) -> None:
+    """Bit for bit but for the payloads of NaNs, whose signs count."""
+    assert_same_bits(actual, expected)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("keeps", [True, False], ids=["keeps", "flushes"])
-def test_every_16_bit_float_survives(dtype: DType, keeps: bool) -> None:
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_every_16_bit_float_survives(dtype: DType, builder: str) -> None:
     bits = np.arange(1 << 16, dtype=np.uint32)
     expected = bits.astype(np.uint16).view(dtype.numpy)
-    k = NumpyBuilder(keeps_subnormals=keeps)
+    k = NumpyBuilder(**BUILDERS[builder])
     number = unpack16(k, k.wrap(bits, U32), dtype)
-    assert_same_bits(np.asarray(number.id), expected.astype(np.float32))
+    assert_same_signs(np.asarray(number.id), expected.astype(np.float32))
     packed = pack16(k, number, dtype).id.astype(np.uint16).view(dtype.numpy)
-    assert_same_bits(packed, expected)
-    assert_same_bits(from_compute_form(round_to(k, number, dtype), dtype), expected)
+    assert_same_signs(packed, expected)
+    rounded = from_compute_form(round_to(k, number, dtype), dtype)
+    assert_same_signs(rounded, expected)
+    words = bits[::2] | bits[1::2] << 16
+    pair = unpack_pair(k, k.wrap(words, U32), dtype)
+    for half, first in zip(pair, (0, 1), strict=True):
+        assert_same_signs(half.id, expected[first::2].astype(np.float32))
+    again = np.ascontiguousarray(pack_pair(k, *pair, dtype).id).view(dtype.numpy)
+    assert_same_signs(again, expected)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_rounding_to_16_bits(dtype: DType) -> None:
+@pytest.mark.parametrize("converts", [True, False], ids=["converts", "calculates"])
+def test_rounding_to_16_bits(dtype: DType, converts: bool) -> None:
     """All halfway cases of the format, their neighbours, and any other bits."""
     step = 1 << 13 if dtype is dtypes.float16 else 1 << 16
     every = np.arange(0, 1 << 32, step, dtype=np.uint64)
@@ -293,14 +316,16 @@ def test_rounding_to_16_bits(dtype: DType) -> None:
     any_bits = np.random.default_rng(1).integers(0, 1 << 32, 1 << 16, np.uint64)
     bits = np.concatenate([*around, every + 1, any_bits]).astype(np.uint32)
     x = bits.view(np.float32)
-    k = NumpyBuilder()
+    k = NumpyBuilder(converts=converts)
     with np.errstate(all="ignore"):
         expected = x.astype(dtype.numpy)
     packed = pack16(k, k.wrap(x, F32), dtype).id.astype(np.uint16)
-    assert_same_bits(packed.view(dtype.numpy), expected)
-    assert_same_bits(
-        from_compute_form(round_to(k, k.wrap(x, F32), dtype), dtype), expected
-    )
+    assert_same_signs(packed.view(dtype.numpy), expected)
+    rounded = from_compute_form(round_to(k, k.wrap(x, F32), dtype), dtype)
+    assert_same_signs(rounded, expected)
+    halves = [k.wrap(part, F32) for part in x.reshape(-1, 2).T]
+    words = np.ascontiguousarray(pack_pair(k, *halves, dtype).id)
+    assert_same_signs(words.view(dtype.numpy), expected)
 
 
 # --- tables -----------------------------------------------------------------

@@ -8,7 +8,7 @@ from poot.core import dtypes
 from poot.core.errors import CapabilityError, LimitError, LoweringError
 from poot.core.graph import Graph
 from poot.lowering.compile import lower, plan
-from poot.lowering.device_info import DeviceInfo
+from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.program import Dispatch
 from tests.op_table import ROWS
 from tests.op_table import graph_of as graph_of_case
@@ -32,7 +32,16 @@ NO_SMALL = {
 }
 PROFILES: dict[str, dict[str, object]] = {
     **{f"subgroup {size}": {"subgroup_size": size} for size in (4, 16, 32, 64, 128)},
-    "gpu": {"subgroup_size": 32, "max_loop_trips": None, "compute_units": 132},
+    "gpu": {
+        "kind": DeviceKind.DISCRETE,
+        "subgroup_size": 32,
+        "max_loop_trips": None,
+        "compute_units": 132,
+        "exact_half_unpacking": True,
+        "exact_half_packing": True,
+        "bfloat16": True,
+        "exact_bfloat_packing": True,
+    },
     "no f16": {"float16": False},
     "no small types": NO_SMALL,
     "no 64 bits": {"int64": False, "float64": False},

@@ -41,6 +41,7 @@ from tests.kernel_harness import (
     same_bits,
 )
 from tests.numerics import Array, rng_of
+from tests.pass_harness import graph_of
 
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
 
@@ -208,6 +209,20 @@ def test_what_is_of_no_use_afterwards_is_updated_where_it_stands() -> None:
         program = plan(lower(graph, device().info).graph, device().info)
         assert sum(isinstance(node, Copy) for node in program.body) == copies
         assert_right(graph)
+
+
+def test_an_update_of_what_cannot_be_made_where_the_state_stands() -> None:
+    """The state is read once more after that."""
+    graph = graph_of("""
+        state %0: f32[8,4]
+        device %1: f32[1,4]
+        %2: f32[8,4] = unary[op=abs](%0)
+        %3: f32[8,4] = reverse[axes=(0)](%0)
+        %4: f32[8,4] = dynamic_update_slice(%2, %1, 5:i32, 0:i32)
+        result %3
+        next %0 = %4
+    """)
+    assert_right(graph)
 
 
 def test_few_slots_take_two_launches() -> None:

@@ -67,10 +67,12 @@ def takes_tiles(
     return any(map(is_tiled, planned(function, *args, info=info)))
 
 
-def assert_tiled(graph: Graph, args: list[Array]) -> None:
+def assert_tiled(graph: Graph, args: list[Array], generic: bool = False) -> None:
     """By tiles, the device gives what the oracle says."""
     info = device().info.masked(kind=DeviceKind.DISCRETE)
-    program = plan(lower(graph, info).graph, info)
+    program = plan(lower(graph, info).graph, info, generic=generic)
+    if generic:
+        assert all(kernel.uses_metadata for kernel in program.kernels.values())
     assert any(map(is_tiled, program.dispatches)), graph
     for kernel in program.kernels.values():
         assert fault(kernel.words) is None
@@ -81,8 +83,10 @@ def assert_tiled(graph: Graph, args: list[Array]) -> None:
         np.testing.assert_array_equal(mine, np.asarray(right), strict=True)
 
 
-def right_by_tiles(function: Callable[..., Any], *args: Array) -> None:
-    assert_tiled(poot.jit(function).trace(*args).graph, list(args))
+def right_by_tiles(
+    function: Callable[..., Any], *args: Array, generic: bool = False
+) -> None:
+    assert_tiled(poot.jit(function).trace(*args).graph, list(args), generic)
 
 
 # --- what they compute ------------------------------------------------------
@@ -153,6 +157,41 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Array, ...]]] = {
 def test_regions(name: str) -> None:
     function, args = PROGRAMS[name]
     right_by_tiles(function, *args)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8, np.float64])
+@pytest.mark.parametrize(
+    "shape", [(128, 256), (67, 131), (6, 33, 72), (3, 4, 20, 40), (100, 34)]
+)
+@pytest.mark.usefixtures("any_size")
+def test_one_kernel_for_shapes_of_a_kind(dtype: Any, shape: tuple[int, ...]) -> None:
+    perm = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    with poot.config.override(enable_x64=True):
+        x = numbers(*shape, dtype=dtype)
+        right_by_tiles(lambda x: x.transpose(perm), x, generic=True)
+
+
+@pytest.mark.usefixtures("any_size")
+def test_kernels_for_all_shapes_know_sources_only() -> None:
+    """Of loads at two places of one operand they could not tell the crossing one."""
+    x = numbers(67, 67)
+    right_by_tiles(lambda x, y: x.T * y, x, numbers(67, seed=1), generic=True)
+    info = device().info.masked(kind=DeviceKind.DISCRETE)
+    function = poot.jit(lambda x: x + pnp.abs(x).T)
+    graph = lower(function.trace(x).graph, info).graph
+    assert any(map(is_tiled, plan(graph, info).dispatches))
+    program = plan(graph, info, generic=True)
+    assert not any(map(is_tiled, program.dispatches))
+    np.testing.assert_array_equal(run_all(graph, program, [x])[0], x + x.T)
+
+
+def test_shapes_share_a_kernel() -> None:
+    names = set()
+    for shape in ((2048, 3072), (3072, 2048), (1536, 4096)):
+        graph = poot.jit(lambda x: x.T).trace(numbers(*shape)).graph
+        program = plan(lower(graph, GPU).graph, GPU, generic=True)
+        names |= {dispatch.kernel.name for dispatch in program.dispatches}
+    assert len(names) == 1
 
 
 def test_long_regions_are_computed_in_a_loop(

@@ -23,9 +23,19 @@ from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.vulkan import binding
 from poot.vulkan.binding import CallCounter
 from poot.vulkan.choice import choose
-from poot.vulkan.device import Device, enabled_features, missing_features, open_device
+from poot.vulkan.device import (
+    Device,
+    enabled_extensions,
+    enabled_features,
+    missing_features,
+    open_device,
+)
 from poot.vulkan.executable import Executable
-from poot.vulkan.physical import PhysicalDevice, physical_devices
+from poot.vulkan.physical import (
+    PhysicalDevice,
+    feature_structs,
+    physical_devices,
+)
 from tests import vulkan_programs
 from tests.child_output import own_lines
 from tests.vulkan_programs import (
@@ -133,6 +143,42 @@ def test_masked_features_are_not_enabled(physical: PhysicalDevice) -> None:
     a = masked.upload(np.float32([1, 2, 3]))
     assert fetch(masked, executable.call([a, a])[0][0]).tolist() == [2, 4, 6]
     masked.close()
+
+
+def with_bfloat16(physical: PhysicalDevice) -> PhysicalDevice:
+    """A device that offers the type bf16, as far as poot knows."""
+    return replace(
+        physical,
+        features=physical.features | {"shaderBFloat16Type"},
+        info=physical.info.masked(bfloat16=True),
+    )
+
+
+def test_extensions_are_enabled_with_their_features(physical: PhysicalDevice) -> None:
+    offering = with_bfloat16(physical)
+    features = enabled_features(offering, offering.info)
+    assert "shaderBFloat16Type" in features
+    assert enabled_extensions(features) == ["VK_KHR_shader_bfloat16"]
+    masked = enabled_features(offering, offering.info.masked(bfloat16=False))
+    assert "shaderBFloat16Type" not in masked
+    assert enabled_extensions(masked) == []
+    structs = feature_structs((1, 2, 0), ["VK_KHR_shader_bfloat16"])
+    (struct,) = (s for s, names in structs if names == ("shaderBFloat16Type",))
+    struct.shaderBFloat16Type = True
+    assert struct.sType == 1000141000 and struct.shaderBFloat16Type == 1
+    assert len(feature_structs((1, 2, 0), [])) == len(structs) - 1
+
+
+@pytest.mark.skipif(
+    "VK_INSTANCE_LAYERS" in os.environ, reason="the suite's own hook would see it too"
+)
+def test_extensions_reach_the_driver(physical: PhysicalDevice) -> None:
+    """A driver that offers none of them refuses to open the device."""
+    if "VK_KHR_shader_bfloat16" in physical.extensions:
+        pytest.skip(f"{physical.info.name} offers it")
+    with pytest.raises(CapabilityError, match="EXTENSION_NOT_PRESENT"):
+        Device(with_bfloat16(physical), mask=UNPROBED)
+    checked_instance().messages.clear()
 
 
 def test_missing_features_are_named(physical: PhysicalDevice) -> None:

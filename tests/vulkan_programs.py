@@ -32,13 +32,15 @@ from poot.vulkan.device import Device
 from poot.vulkan.instance import Instance
 from poot.vulkan.memory_types import DEVICE_LOCAL, MemoryLayout, MemoryType
 from poot.vulkan.physical import PhysicalDevice, physical_devices
+from poot.vulkan.probe_rounding import Rounding
 
 LANES = 64
+PROBED_ROUNDING = {field.name for field in fields(Rounding)}
 # For devices that need not know what a kernel run on them would tell, and start bare.
 UNPROBED = {
     field.name: field.default
     for field in fields(DeviceInfo)
-    if field.name in ("keeps_subnormals32", "exact_division32", "fused_multiply_add32")
+    if field.name == "keeps_subnormals32" or field.name in PROBED_ROUNDING
 }
 
 

@@ -20,7 +20,7 @@ from typing import Any
 TARGET = Path(__file__).parents[1] / "poot" / "lowering" / "spirv" / "opcodes.py"
 
 OPCODES = """
-ExtInstImport ExtInst MemoryModel EntryPoint ExecutionMode Capability
+Extension ExtInstImport ExtInst MemoryModel EntryPoint ExecutionMode Capability
 TypeVoid TypeBool TypeInt TypeFloat TypeVector TypeArray TypeRuntimeArray TypeStruct
 TypePointer TypeFunction ConstantTrue ConstantFalse Constant ConstantComposite
 Function FunctionEnd Variable Load Store AccessChain Decorate MemberDecorate
@@ -49,7 +49,9 @@ ENUMS = {
         StorageBuffer16BitAccess StorageBuffer8BitAccess GroupNonUniform
         GroupNonUniformArithmetic GroupNonUniformBallot GroupNonUniformShuffle
         DenormPreserve DenormFlushToZero SignedZeroInfNanPreserve RoundingModeRTE
+        BFloat16TypeKHR
     """,
+    "FPEncoding": "BFloat16KHR",
     "StorageClass": "Input Workgroup Function PushConstant PhysicalStorageBuffer",
     "Decoration": """
         Block ArrayStride BuiltIn NonWritable NonReadable Offset NoContraction

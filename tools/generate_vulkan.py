@@ -64,7 +64,7 @@ vkCmdResetQueryPool vkCmdWriteTimestamp
 # Structures that no function names, since they travel in pNext chains.
 CHAINED_STRUCTS = _words("""
 VkPhysicalDeviceVulkan11Features VkPhysicalDeviceVulkan12Features
-VkPhysicalDeviceVulkan13Features
+VkPhysicalDeviceVulkan13Features VkPhysicalDeviceShaderBfloat16FeaturesKHR
 VkPhysicalDeviceVulkan11Properties VkPhysicalDeviceVulkan12Properties
 VkPhysicalDeviceVulkan13Properties
 VkPhysicalDeviceShaderSMBuiltinsPropertiesNV VkPhysicalDeviceShaderCoreProperties2AMD

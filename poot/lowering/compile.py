@@ -46,6 +46,7 @@ from poot.lowering.passes.report import Report, describe_passes
 from poot.lowering.passes.results_last import results_last
 from poot.lowering.passes.rope import rope
 from poot.lowering.passes.slot_ranges import slot_ranges
+from poot.lowering.passes.split_columns import split_columns
 from poot.lowering.passes.state_order import state_order
 from poot.lowering.passes.tables import make_tables
 from poot.lowering.passes.undo import undo
@@ -83,6 +84,7 @@ PASSES: tuple[Pass, ...] = (
     dce,
     rematerialize,
     dense_contraction,
+    split_columns,
     gated,
     contraction_epilogue,
     horizontal,

@@ -57,6 +57,7 @@ class DeviceInfo:
 
     # Features.
     float16: bool = True
+    bfloat16: bool = False
     float64: bool = True
     int8: bool = True
     int16: bool = True
@@ -82,6 +83,12 @@ class DeviceInfo:
     exact_division32: bool = False
     # Whether GLSL's Fma rounds once, which Vulkan leaves open. Asked likewise.
     fused_multiply_add32: bool = False
+    # Whether GLSL's UnpackHalf2x16 gives the numbers of f16, subnormals too; whether
+    # its PackHalf2x16, and the conversion to the type bf16, round to nearest even.
+    # NaN stays NaN then, but may lose its sign. Asked likewise.
+    exact_half_unpacking: bool = False
+    exact_half_packing: bool = False
+    exact_bfloat_packing: bool = False
 
     # Schedules that were found to be faster than the usual ones. Kernels do not depend
     # on them but by the schedules that they are given, so equality leaves them out.
@@ -90,6 +97,19 @@ class DeviceInfo:
     @property
     def is_cpu(self) -> bool:
         return self.kind is DeviceKind.CPU
+
+    # CPU drivers round to 16 bits lane by lane, which takes longer than arithmetic on
+    # the bits of all lanes at once.
+
+    @property
+    def packs_halves(self) -> bool:
+        """Whether kernels leave it to the device to round to f16."""
+        return self.exact_half_packing and not self.is_cpu
+
+    @property
+    def packs_bfloats(self) -> bool:
+        """Whether kernels leave it to the device to round to bf16."""
+        return self.bfloat16 and self.exact_bfloat_packing and not self.is_cpu
 
     def masked(self, **changes: Any) -> DeviceInfo:
         """A copy with some features or limits changed, for made-up profiles."""

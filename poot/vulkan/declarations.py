@@ -139,6 +139,7 @@ STRUCTURE_TYPES: dict[str, int] = {
     "VkPhysicalDeviceFeatures2": 1000059000,
     "VkPhysicalDeviceMemoryProperties2": 1000059006,
     "VkPhysicalDeviceProperties2": 1000059001,
+    "VkPhysicalDeviceShaderBfloat16FeaturesKHR": 1000141000,
     "VkPhysicalDeviceShaderCoreProperties2AMD": 1000227000,
     "VkPhysicalDeviceShaderSMBuiltinsPropertiesNV": 1000154001,
     "VkPhysicalDeviceVulkan11Features": 49,

@@ -7,9 +7,9 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -30,13 +30,14 @@ from poot.vulkan.memory import DeviceBuffer, MemoryStatistics, Pool
 from poot.vulkan.memory_types import MemoryType
 from poot.vulkan.physical import (
     CORE_FEATURES,
+    EXTENSION_FEATURES,
     PhysicalDevice,
     feature_structs,
     physical_devices,
 )
 from poot.vulkan.pipelines import Pipelines
 from poot.vulkan.probe import keeps_subnormals32
-from poot.vulkan.probe_rounding import rounding32
+from poot.vulkan.probe_rounding import Rounding, rounding
 from poot.vulkan.profiler import Profiler
 from poot.vulkan.queue import Queue
 from poot.vulkan.timestamps import Clock
@@ -51,12 +52,13 @@ _WANTED_BY = {
     "storageBuffer16BitAccess": "storage16",
     "storageBuffer8BitAccess": "storage8",
     "shaderFloat16": "float16",
+    "shaderBFloat16Type": "bfloat16",
     "shaderInt8": "int8",
     "vulkanMemoryModel": "vulkan_memory_model",
     "vulkanMemoryModelDeviceScope": "vulkan_memory_model",
 }
 # The DeviceInfo fields that a kernel finds out, unless they are masked.
-_ROUNDING_FIELDS = {"exact_division32", "fused_multiply_add32"}
+_ROUNDING_FIELDS = {field.name for field in fields(Rounding)}
 # Everything rests on these two.
 REQUIRED_FEATURES = ("bufferDeviceAddress", "timelineSemaphore")
 _SMALL_BLOCK_BYTES = 1 << 20
@@ -97,12 +99,7 @@ class Device:
                 keeps = keeps_subnormals32(self)
                 self.info = self.info.masked(keeps_subnormals32=keeps)
             if not mask.keys() >= _ROUNDING_FIELDS:
-                found = rounding32(self)
-                rounding = {
-                    "exact_division32": found.divides_exactly,
-                    "fused_multiply_add32": found.fuses,
-                }
-                self.info = self.info.masked(**(rounding | mask))
+                self.info = self.info.masked(**(asdict(rounding(self)) | mask))
             self._parts = parts.pop_all()
         self._tuning = TuningStore(cache_folder, _identity(physical))
         self.info = self.info.masked(tuned=Tuned(self._tuning.load()))
@@ -391,10 +388,20 @@ def enabled_features(physical: PhysicalDevice, info: DeviceInfo) -> frozenset[st
     )
 
 
+def enabled_extensions(features: Collection[str]) -> list[str]:
+    """The extensions that features need."""
+    return [
+        extension
+        for extension, names in EXTENSION_FEATURES.items()
+        if any(name in features for name in names)
+    ]
+
+
 def _make_device(physical: PhysicalDevice, info: DeviceInfo) -> int:
     enabled = enabled_features(physical, info)
+    extensions = enabled_extensions(enabled)
     core = binding.struct("VkPhysicalDeviceFeatures2")
-    parts = feature_structs(physical.info.api_version)
+    parts = feature_structs(physical.info.api_version, extensions)
     link = core
     for part, _ in parts:
         link.pNext = part
@@ -413,6 +420,8 @@ def _make_device(physical: PhysicalDevice, info: DeviceInfo) -> int:
         pNext=core,
         queueCreateInfoCount=1,
         pQueueCreateInfos=queue,
+        enabledExtensionCount=len(extensions),
+        ppEnabledExtensionNames=binding.strings(extensions),
     )
     made = ffi.new("VkDevice *")
     create = physical.instance.functions.vkCreateDevice

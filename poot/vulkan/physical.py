@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,7 @@ _USUAL_COMPUTE_UNITS = {DeviceKind.DISCRETE: 32, DeviceKind.INTEGRATED: 8}
 
 _SM_BUILTINS = "VK_NV_shader_sm_builtins"
 _AMD_CORES = "VK_AMD_shader_core_properties2"
+_BFLOAT16 = "VK_KHR_shader_bfloat16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def _describe(instance: Instance, handle: int) -> PhysicalDevice:
         )
     )
     properties = _properties(instance, handle, extensions)
-    features = _features(instance, handle, version=_api_version(properties))
+    version = _api_version(properties)
+    features = _features(instance, handle, version, extensions)
     kind = _KINDS.get(properties.core.deviceType, DeviceKind.OTHER)
     types = _memory_types(instance, handle)
     unified = kind in (DeviceKind.CPU, DeviceKind.INTEGRATED) and any(
@@ -187,27 +190,38 @@ FEATURES_12 = (
     "vulkanMemoryModelDeviceScope",
 )
 FEATURES_13 = ("subgroupSizeControl", "computeFullSubgroups", "maintenance4")
+FEATURES_BFLOAT16 = ("shaderBFloat16Type",)
+
+# The features of each extension that poot enables where it is offered.
+EXTENSION_FEATURES = {_BFLOAT16: FEATURES_BFLOAT16}
 
 
 def feature_structs(
-    version: tuple[int, int, int],
+    version: tuple[int, int, int], extensions: Collection[str]
 ) -> list[tuple[Any, tuple[str, ...]]]:
-    """Empty feature structures of a Vulkan version, with the fields that poot knows."""
+    """Empty feature structures of a Vulkan version and of extensions, with the fields
+    that poot knows."""
     parts = [
         (binding.struct("VkPhysicalDeviceVulkan11Features"), FEATURES_11),
         (binding.struct("VkPhysicalDeviceVulkan12Features"), FEATURES_12),
     ]
     if version >= (1, 3, 0):
         parts.append((binding.struct("VkPhysicalDeviceVulkan13Features"), FEATURES_13))
+    if _BFLOAT16 in extensions:
+        struct = binding.struct("VkPhysicalDeviceShaderBfloat16FeaturesKHR")
+        parts.append((struct, FEATURES_BFLOAT16))
     return parts
 
 
 def _features(
-    instance: Instance, handle: int, *, version: tuple[int, int, int]
+    instance: Instance,
+    handle: int,
+    version: tuple[int, int, int],
+    extensions: frozenset[str],
 ) -> frozenset[str]:
     if version < (1, 2, 0):
         return frozenset()
-    parts = feature_structs(version)
+    parts = feature_structs(version, extensions)
     head = _chained("VkPhysicalDeviceFeatures2", [struct for struct, _ in parts])
     instance.functions.vkGetPhysicalDeviceFeatures2(handle, head)
     parts.append((head.features, CORE_FEATURES))
@@ -290,6 +304,7 @@ def _info(
         compute_units=_compute_units(properties, kind),
         forward_progress=core.vendorID == _NVIDIA,
         float16="shaderFloat16" in features,
+        bfloat16="shaderBFloat16Type" in features,
         float64="shaderFloat64" in features,
         int8="shaderInt8" in features,
         int16="shaderInt16" in features,

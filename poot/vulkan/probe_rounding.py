@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poot.core.dtypes import float32
+from poot.core.dtypes import bfloat16, float16, float32
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.math.halves import pack_on_device, unpack_on_device
 from poot.lowering.program import (
     Access,
     BufferRange,
@@ -20,8 +21,10 @@ from poot.lowering.program import (
     Space,
 )
 from poot.lowering.spirv.builder import KernelBuilder
-from poot.lowering.spirv.types import F32
+from poot.lowering.spirv.types import F32, U32, ScalarType
+from poot.lowering.spirv.value import Value
 from poot.vulkan.executable import Executable
+from poot.vulkan.half_cases import half_bits, hard_roundings, same_numbers
 
 if TYPE_CHECKING:
     from poot.vulkan.device import Device
@@ -31,32 +34,53 @@ Array = np.ndarray[Any, Any]
 _WORKGROUP = 64
 _GROUPS = 64
 _COUNT = _WORKGROUP * _GROUPS
-_OPERANDS = 6
-_RESULTS = 3
+_OPERANDS = 11
 _MASK = (1 << 24) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What was found in hard cases of f32."""
+    """What was found in hard cases; each field is one of DeviceInfo's."""
 
-    # Whether quotients and square roots are correctly rounded.
-    divides_exactly: bool
-    # Whether GLSL's Fma rounds once.
-    fuses: bool
+    exact_division32: bool
+    fused_multiply_add32: bool
+    exact_half_unpacking: bool
+    exact_half_packing: bool
+    exact_bfloat_packing: bool
 
 
-def rounding32(device: Device) -> Rounding:
-    keeps = device.info.keeps_subnormals32
-    dividend, divisor = _without_subnormals(*hard_quotients(_COUNT), keeps=keeps)
+def rounding(device: Device) -> Rounding:
+    """Run the cases on the device, all in one launch."""
+    info = device.info
+    dividend, divisor = _without_subnormals(
+        *hard_quotients(_COUNT), keeps=info.keeps_subnormals32
+    )
     radicand = hard_squares(_COUNT)
     factors = hard_products(_COUNT)
-    constants = np.stack([dividend, divisor, radicand, *factors])
-    found = _run(device, constants)
+    halves = half_bits(2 * _COUNT)
+    to_half, to_bfloat = (
+        hard_roundings(dtype, 2 * _COUNT) for dtype in (float16, bfloat16)
+    )
+    pairs = [numbers.reshape(-1, 2).T for numbers in (to_half, to_bfloat)]
+    words = halves.view(np.uint32).view(np.float32)
+    found = _run(
+        device,
+        np.stack([dividend, divisor, radicand, *factors, words, *pairs[0], *pairs[1]]),
+    )
     with np.errstate(all="ignore"):
-        quotients = _same(found[:2], [dividend / divisor, np.sqrt(radicand)])
-    left, right, addend = factors.astype(np.float64)
-    return Rounding(quotients, _same(found[2:], [left * right + addend]))
+        quotients = [dividend / divisor, np.sqrt(radicand)]
+        left, right, addend = factors.astype(np.float64)
+        unpacked = halves.view(np.float16).astype(np.float32)
+        packed = to_half.astype(np.float16)
+        rounded = to_bfloat.astype(bfloat16.numpy)
+    return Rounding(
+        exact_division32=_same(found[:2], quotients),
+        fused_multiply_add32=_same(found[2:3], [left * right + addend]),
+        exact_half_unpacking=same_numbers(found[3:5].T.reshape(-1), unpacked),
+        exact_half_packing=same_numbers(found[5].view(np.float16), packed),
+        exact_bfloat_packing=info.bfloat16
+        and same_numbers(found[6].view(bfloat16.numpy), rounded),
+    )
 
 
 def _same(found: Array, expected: list[Array]) -> bool:
@@ -68,12 +92,11 @@ def _same(found: Array, expected: list[Array]) -> bool:
 def _run(device: Device, constants: Array) -> Array:
     operands = device.upload(constants)
     executable = Executable(device, _program(device.info), [operands])
-    found = np.empty((_RESULTS, _COUNT), np.float32)
+    found = np.empty((_results(device.info), _COUNT), np.float32)
     try:
-        results, completion = executable.call([])
+        (result,), completion = executable.call([])
         completion.wait()
-        for row, result in zip(found, results, strict=True):
-            device.download(result, row)
+        device.download(result, found)
     finally:
         executable.close()
     return found
@@ -157,41 +180,49 @@ def _without_subnormals(
     return np.where(avoid, one, dividend), np.where(avoid, one, divisor)
 
 
+def _results(info: DeviceInfo) -> int:
+    """Rows of results; the last is that of the type bf16, if there is one."""
+    return 7 if info.bfloat16 else 6
+
+
 def _program(info: DeviceInfo) -> Program:
-    size = 4 * _COUNT
-    operands = tuple(
-        BufferRange(Space.CONST, 0, k * size, size) for k in range(_OPERANDS)
-    )
-    results = tuple(BufferRange(Space.RESULT, k, 0, size) for k in range(_RESULTS))
-    row = TensorType((_COUNT,), float32)
+    given = TensorType((_OPERANDS, _COUNT), float32)
+    made = TensorType((_results(info), _COUNT), float32)
+    operands = BufferRange(Space.CONST, 0, 0, given.size_bytes)
+    results = BufferRange(Space.RESULT, 0, 0, made.size_bytes)
     dispatch = Dispatch(
         kernel=_kernel(info),
-        operands=(*operands, *results),
+        operands=(operands, results),
         grid=(_GROUPS, 1, 1),
-        reads=operands,
-        writes=results,
+        reads=(operands,),
+        writes=(results,),
         label="probe of rounding",
     )
     return Program(
-        body=(dispatch,),
-        inputs=(),
-        results=(ResultSpec(row),) * _RESULTS,
-        consts=(TensorType((_OPERANDS, _COUNT), float32),),
+        body=(dispatch,), inputs=(), results=(ResultSpec(made),), consts=(given,)
     )
 
 
 def _kernel(info: DeviceInfo) -> Kernel:
     k = KernelBuilder("probe_rounding", info, (_WORKGROUP, 1, 1))
-    names = ("dividend", "divisor", "radicand", "left", "right", "addend")
-    operands = [k.operand(name, Access.READ) for name in names]
-    quotient = k.operand("quotient", Access.WRITE, indirect=True)
-    root = k.operand("root", Access.WRITE, indirect=True)
-    total = k.operand("total", Access.WRITE, indirect=True)
+    operands = k.operand("operands", Access.READ)
+    results = k.operand("results", Access.WRITE, indirect=True)
     index = k.workgroup_index() * _WORKGROUP + k.local_index()
-    a, b, x, left, right, addend = (
-        k.load(pointer, F32, index, _COUNT) for pointer in operands
-    )
-    k.store(quotient, F32, index, k.fdiv(a, b), _COUNT)
-    k.store(root, F32, index, k.sqrt(x), _COUNT)
-    k.store(total, F32, index, k.fma(left, right, addend), _COUNT)
+
+    def load(row: int, ty: ScalarType = F32) -> Value:
+        place = k.add(index, row * _COUNT)
+        return k.load(operands, ty, place, _OPERANDS * _COUNT)
+
+    a, b, x, left, right, addend = (load(row) for row in range(6))
+    halves = load(6, U32)
+    made = [
+        *(k.fdiv(a, b), k.sqrt(x), k.fma(left, right, addend)),
+        *(unpack_on_device(k, halves, half) for half in range(2)),
+        k.bitcast(pack_on_device(k, load(7), load(8), float16), F32),
+    ]
+    if info.bfloat16:
+        made.append(k.bitcast(pack_on_device(k, load(9), load(10), bfloat16), F32))
+    for row, value in enumerate(made):
+        place = k.add(index, row * _COUNT)
+        k.store(results, F32, place, value, len(made) * _COUNT)
     return k.finish()

@@ -1,11 +1,13 @@
 """Contraction with few rows: a subgroup has some results, its lanes along k.
 
 Right for weights whose k stand side by side: each is read once, 16 bytes a lane, and
-several loads are on their way before one is used.
+several loads are on their way before one is used. Where k is long, several subgroups
+share results, so that more loads are.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,8 +21,9 @@ from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
 
 # Invocations of a workgroup where there are compute units to share.
 _INVOCATIONS = 128
-# Bytes of weights that a lane has on their way.
-_BYTES_AHEAD = 64
+# Bytes of weights that a lane has on their way, and from which k on it is the latter.
+_BYTES_AHEAD, _MANY_BYTES_AHEAD = 64, 128
+_LONG_SUM = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Dot:
     """Rows and columns of a subgroup, and rounds of columns of a workgroup.
 
     A lane sums `width` neighbouring elements at a time, `unroll` times in a loop trip.
+    `parts` subgroups have parts of k and add what they have in the end.
     """
 
     rows: int = 1
@@ -35,6 +39,7 @@ class Dot:
     width: int = CHUNK
     unroll: int = 1
     rounds: int = 1
+    parts: int = 1
 
     def step(self, lanes: int) -> int:
         """The k that a loop trip sums."""
@@ -42,7 +47,7 @@ class Dot:
 
     def across(self, info: DeviceInfo) -> int:
         """Columns of a workgroup."""
-        return self.columns * subgroups(info) * self.rounds
+        return self.columns * (subgroups(info) // self.parts) * self.rounds
 
     def groups(self, m: int, n: int, info: DeviceInfo) -> int:
         """Workgroups of one batch and split."""
@@ -57,9 +62,10 @@ def subgroups(info: DeviceInfo) -> int:
     return max(1, most // info.subgroup_size)
 
 
-def loads_ahead(columns: int, width: int, itemsize: int) -> int:
-    """How often to unroll the loop, so that enough is on its way."""
-    return max(1, _BYTES_AHEAD // (columns * width * itemsize))
+def loads_ahead(columns: int, width: int, itemsize: int, depth: int) -> int:
+    """How often to unroll the loop of sums of `depth`, so that enough is on its way."""
+    wanted = _BYTES_AHEAD if depth < _LONG_SUM else _MANY_BYTES_AHEAD
+    return max(1, wanted // (columns * width * itemsize))
 
 
 @kernel_cache
@@ -79,36 +85,88 @@ def dot_kernel(info: DeviceInfo, work: Work, dot: Dot) -> Kernel:
             _round(frame, dot, row, first)
             continue
         with k.loop(dot.rounds) as round:
-            there = k.mul(round, dot.columns * count)
+            there = k.mul(round, dot.columns * (count // dot.parts))
             _round(frame, dot, row, k.add(first, there))
     schedule = f"dot {dot.rows}x{dot.across(info)}x{dot.step(lanes)}"
-    return k.finish(f"{schedule} subgroups {count}")
+    together = f", {dot.parts} a column" if dot.parts > 1 else ""
+    return k.finish(f"{schedule} subgroups {count}{together}")
 
 
 # By row, head and column, each in CHUNK parts.
 _Sums = list[list[list[list[Variable]]]]
+_Totals = list[list[list[Value]]]
 
 
 def _round(frame: Frame, dot: Dot, row: Size, first: Size) -> None:
     """The results of each subgroup in one round."""
     k = frame.k
+    if dot.parts > 1:
+        _round_together(frame, dot, row, first)
+        return
     column = k.add(first, k.mul(k.subgroup_index(), dot.columns))
     with k.when(k.lt(k.value(column), frame.n)):
-        sums = _lane_sums(frame, dot, row, column)
-        totals = [
-            [
-                [k.subgroup_reduce("add", _added(frame, parts)) for parts in columns]
-                for columns in heads
-            ]
-            for heads in sums
-        ]
+        totals = _totals(frame, dot, row, column, 0)
         with k.when(k.lt(k.subgroup_lane(), 1)):
-            for r, heads in enumerate(totals):
-                frame.store(k.add(row, r), column, heads)
+            _store(frame, row, column, totals)
 
 
-def _lane_sums(frame: Frame, dot: Dot, row: Size, column: Size) -> _Sums:
-    """The lane's part of each dot product."""
+def _round_together(frame: Frame, dot: Dot, row: Size, first: Size) -> None:
+    """The results of `parts` subgroups each: the first one adds and writes them."""
+    k, heads = frame.k, len(frame.rights)
+    count = dot.rows * heads * dot.columns
+    kept = k.shared(frame.sum_type, k.subgroup_count * count)
+    subgroup = k.subgroup_index()
+    team, part = k.index_div(subgroup, dot.parts), k.index_rem(subgroup, dot.parts)
+    column = k.add(first, k.mul(team, dot.columns))
+    inside = k.lt(k.value(column), frame.n)
+    with k.when(inside):
+        totals = _totals(frame, dot, row, column, part)
+        with k.when(k.lt(k.subgroup_lane(), 1)):
+            flat = (value for row in totals for columns in row for value in columns)
+            for number, value in enumerate(flat):
+                kept.store(k.add(k.mul(subgroup, count), number), value)
+    k.barrier()
+    is_first = k.lt(k.value(k.add(part, k.subgroup_lane())), 1)
+    with k.when(k.logical_and(inside, is_first)):
+        start = k.mul(subgroup, count)
+
+        def whole(number: int) -> Value:
+            values = [
+                kept.load(k.add(start, p * count + number)) for p in range(dot.parts)
+            ]
+            return functools.reduce(k.add, values)
+
+        added = [
+            [
+                [whole((r * heads + h) * dot.columns + c) for c in range(dot.columns)]
+                for h in range(heads)
+            ]
+            for r in range(dot.rows)
+        ]
+        _store(frame, row, column, added)
+    if dot.rounds > 1:
+        k.barrier()
+
+
+def _store(frame: Frame, row: Size, column: Size, totals: _Totals) -> None:
+    for r, heads in enumerate(totals):
+        frame.store(frame.k.add(row, r), column, heads)
+
+
+def _totals(frame: Frame, dot: Dot, row: Size, column: Size, part: Size) -> _Totals:
+    """What a subgroup has of each dot product."""
+    k = frame.k
+    return [
+        [
+            [k.subgroup_reduce("add", _added(frame, sums)) for sums in columns]
+            for columns in heads
+        ]
+        for heads in _lane_sums(frame, dot, row, column, part)
+    ]
+
+
+def _lane_sums(frame: Frame, dot: Dot, row: Size, column: Size, part: Size) -> _Sums:
+    """What the lane has of each dot product, in its part of k."""
     k, lanes = frame.k, frame.k.subgroup_size
     last = k.sub(frame.m, 1)
     rows = [row if r == 0 else k.min(k.add(row, r), last) for r in range(dot.rows)]
@@ -118,17 +176,26 @@ def _lane_sums(frame: Frame, dot: Dot, row: Size, column: Size) -> _Sums:
     for right in frame.rights:
         right.find(columns)
     mine = k.mul(k.subgroup_lane(), dot.width)
-    step = dot.step(lanes)
-    whole = k.mul(k.index_div(frame.depth, step), step)
-    most = frame.problem.span_limit // step + 1
-    with k.loop(whole, step=step, max_trips=most) as at:
-        places = [
-            k.add(k.add(at, u * lanes * dot.width), mine) for u in range(dot.unroll)
-        ]
-        _add_runs(frame, dot, sums, rows, columns, places)
-    rest = k.add(whole, k.subgroup_lane())
-    trips = dot.width * dot.unroll
-    with k.loop(frame.depth, start=rest, step=lanes, max_trips=trips) as at:
+    chunk = lanes * dot.width
+    first, length = _share(frame, dot, part)
+    done: Size = 0
+    # However many loads are on their way, a lane adds the same in the same order.
+    for unroll in dict.fromkeys((dot.unroll, 1)):
+        step = chunk * unroll
+        whole = k.mul(k.index_div(length, step), step)
+        if isinstance(whole, int) and whole == done:
+            continue
+        most = frame.problem.span_limit // step + 1 if done == 0 else dot.unroll
+        bound, start = k.add(first, whole), k.add(first, done)
+        with k.loop(bound, start=start, step=step, max_trips=most) as at:
+            places = [k.add(k.add(at, u * chunk), mine) for u in range(unroll)]
+            _add_runs(frame, dot, sums, rows, columns, places)
+        done = whole
+    if isinstance(done, int) and done == length:
+        return sums
+    rest = k.add(k.add(first, done), k.subgroup_lane())
+    end = k.add(first, length)
+    with k.loop(end, start=rest, step=lanes, max_trips=dot.width) as at:
         left = [frame.left.element(r, at) for r in rows]
         for head, right in enumerate(frame.rights):
             for c, there in enumerate(columns):
@@ -136,6 +203,19 @@ def _lane_sums(frame: Frame, dot: Dot, row: Size, column: Size) -> _Sums:
                 for r, a in enumerate(left):
                     frame.accumulate(sums[r][head][c][0], a, b)
     return sums
+
+
+def _share(frame: Frame, dot: Dot, part: Size) -> tuple[Size, Size]:
+    """The first k of a part, and how many it has."""
+    k, depth, chunk = frame.k, frame.depth, frame.k.subgroup_size * dot.width
+    if dot.parts == 1:
+        return 0, depth
+    share = k.mul(k.ceil_div(k.ceil_div(depth, chunk), dot.parts), chunk)
+    first = k.mul(part, share)
+    if isinstance(share, int) and share * dot.parts == depth:
+        return first, share
+    first = k.min(first, depth)
+    return first, k.min(k.sub(depth, first), share)
 
 
 def _add_runs(

@@ -73,13 +73,13 @@ class Group:
         numbers = list(dict.fromkeys(starts))
         body = self._extracted([*values, *numbers])
         mine = tuple(rights[number] for number in self.heads)
-        is_placed = any(goal.layout != goal.view.layout for goal in goals)
         if not is_apart(body):
-            landings = tuple(self._landing(goal, numbers) for goal in goals)
+            landings: tuple[Landing, ...] = ()
+            if any(goal.layout != goal.view.layout for goal in goals):
+                landings = tuple(self._landing(goal, numbers) for goal in goals)
             epilogue = Epilogue(body, self.extras, self.head)
             outs = tuple(goal.view for goal in goals)
-            landed = landings if is_placed or starts else ()
-            return [Part(mine, roles, outs, epilogue, landed)]
+            return [Part(mine, roles, outs, epilogue, landings)]
         if len(mine) > 1:
             raise LoweringError(
                 f"columns of {len(mine)} heads that meet; takes one head"

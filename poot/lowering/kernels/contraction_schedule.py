@@ -39,6 +39,8 @@ _MOST_ROUNDS = 64
 _MOST_DIRECT_ROWS, _MOST_DOT_ROWS = 64, 8
 # Sums of fewer products are not shared by a subgroup.
 _SHORT_SUM = 64
+# From so much k on several subgroups share a column, each with this much at least.
+_SHARED_SUM, _LEAST_SHARE = 8192, 2048
 # Invocations that keep a compute unit of a GPU busy.
 _INVOCATIONS_PER_UNIT = 128
 # What the k of a split is a multiple of.
@@ -179,18 +181,31 @@ def _in_rounds(dot: Dot, extent: Extent, info: DeviceInfo) -> Dot:
 
 def _dot(extent: Extent, info: DeviceInfo) -> Dot:
     """What a subgroup computes: as many columns as leave enough workgroups."""
-    columns = CHUNK if info.is_cpu else 2
+    columns, parts = CHUNK if info.is_cpu else 2, _parts(extent, info)
     enough = info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
     rows, width = -(-extent.m // -(-extent.m // _MOST_ROWS)), extent.run
     while columns > 1 and (
-        extent.batches * -(-extent.n // (columns * subgroups(info))) < enough
+        extent.batches * -(-extent.n // (columns * (subgroups(info) // parts))) < enough
         or rows * columns * extent.heads > _MOST_SUMS
     ):
         columns //= 2
     unroll = 1
     if not info.is_cpu:
-        unroll = loads_ahead(columns * extent.heads, width, 16 // width)
-    return Dot(rows, columns, width, unroll)
+        unroll = loads_ahead(columns * extent.heads, width, 16 // width, extent.k)
+    return Dot(rows, columns, width, unroll, parts=parts)
+
+
+def _parts(extent: Extent, info: DeviceInfo) -> int:
+    """The subgroups of a column.
+
+    By k alone: joined with others or not, a contraction adds in the same order.
+    """
+    parts = 1
+    if info.is_cpu or extent.k < _SHARED_SUM:
+        return parts
+    while 2 * parts <= min(subgroups(info), extent.k // _LEAST_SHARE):
+        parts *= 2
+    return parts
 
 
 def candidates(extent: Extent, info: DeviceInfo) -> list[Schedule]:

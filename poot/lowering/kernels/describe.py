@@ -130,6 +130,8 @@ class Described:
     # The buffers of the pointers, and what is read of them.
     buffers: tuple[BufferRange, ...]
     reads: tuple[BufferRange, ...]
+    # What gives further sizes their words.
+    dims: Dims
 
 
 @dataclass(slots=True)
@@ -235,7 +237,9 @@ class _Describer:
             tuple(self._refs[value] for value in body.results[len(outs) :]),
         )
         words = tuple(self.dims.words)
-        return Described(region, words, tuple(self._buffers), tuple(self.reads))
+        return Described(
+            region, words, tuple(self._buffers), tuple(self.reads), self.dims
+        )
 
     # --- dtypes -------------------------------------------------------------
 
@@ -266,7 +270,9 @@ class _Describer:
             0,
         )
         words = tuple(self.dims.words)
-        described = Described(region, words, tuple(self._buffers), tuple(self.reads))
+        described = Described(
+            region, words, tuple(self._buffers), tuple(self.reads), self.dims
+        )
         return described, self._refs
 
     def _take_steps(self, needed: frozenset[ValueId]) -> None:

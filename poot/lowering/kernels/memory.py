@@ -29,7 +29,13 @@ from poot.lowering.kernels.coordinates import (
     Strided,
 )
 from poot.lowering.kernels.math import form as form
-from poot.lowering.kernels.math import pack16, unpack16
+from poot.lowering.kernels.math import (
+    is_half,
+    pack16,
+    pack_pair,
+    unpack16,
+    unpack_pair,
+)
 from poot.lowering.kernels.pack import Pack, lane_of
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 from poot.lowering.spirv.types import I32, U32, vector
@@ -44,7 +50,7 @@ def from_bits(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
     """Compute form of an element of up to 32 bits, which stand in a u32."""
     if dtype.is_bool:
         return k.ne(bits, 0)
-    if dtype.is_float and dtype.itemsize == 2:
+    if is_half(dtype):
         return unpack16(k, bits, dtype)
     if dtype.is_signed and dtype.itemsize < WORD_BYTES:
         return k.sign_extend(k.bitcast(bits, I32), dtype.bits)
@@ -62,7 +68,7 @@ def to_bits(
         return k.convert(value, U32)
     if dtype is dtypes.bfloat16 and rounded:
         return k.shr(k.bitcast(value, U32), 16)
-    if dtype.is_float and dtype.itemsize == 2:
+    if is_half(dtype):
         return pack16(k, value, dtype)
     bits = k.bitcast(value, U32)
     return bits if dtype.itemsize == WORD_BYTES else k.and_(bits, (1 << dtype.bits) - 1)
@@ -74,6 +80,8 @@ def from_words(k: KernelBuilder, words: Sequence[Value], dtype: DType) -> list[V
         pairs = zip(words[::2], words[1::2], strict=True)
         two = vector(U32, 2)
         return [k.bitcast(k.construct(two, *pair), form(dtype)) for pair in pairs]
+    if is_half(dtype):
+        return [half for word in words for half in unpack_pair(k, word, dtype)]
     mask = (1 << dtype.bits) - 1
     elements = []
     for word in words:
@@ -91,7 +99,19 @@ def to_words(
     if dtype.itemsize > WORD_BYTES:
         pairs = [k.bitcast(element, vector(U32, 2)) for element in elements]
         return [k.extract(pair, half) for pair in pairs for half in range(2)]
+    if is_half(dtype) and not (dtype is dtypes.bfloat16 and rounded):
+        return _packed_halves(k, elements, dtype)
     return packed_bits(k, [to_bits(k, e, dtype, rounded) for e in elements], dtype)
+
+
+def _packed_halves(
+    k: KernelBuilder, elements: Sequence[Value], dtype: DType
+) -> list[Value]:
+    pairs = zip(elements[::2], elements[1::2], strict=False)
+    words = [pack_pair(k, *pair, dtype) for pair in pairs]
+    if len(elements) % 2:
+        words.append(pack16(k, elements[-1], dtype))
+    return words
 
 
 def packed_bits(k: KernelBuilder, bits: Sequence[Value], dtype: DType) -> list[Value]:

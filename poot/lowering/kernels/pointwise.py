@@ -36,7 +36,7 @@ from poot.core.ops.shape import (
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
-from poot.lowering.kernels.describe import describe
+from poot.lowering.kernels.describe import Described, describe
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.operands import source_operands, target_operands
@@ -49,7 +49,12 @@ from poot.lowering.kernels.schedule import (
 )
 from poot.lowering.kernels.sections import is_sectioned, lower_sections
 from poot.lowering.kernels.tile_kernel import tile_kernel
-from poot.lowering.kernels.tile_plan import choose_tiles
+from poot.lowering.kernels.tile_plan import (
+    TileProgram,
+    TileSchedule,
+    choose_tiles,
+    may_cross,
+)
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
 from poot.lowering.plan.rules import lower
@@ -109,28 +114,41 @@ def lower_region(
     dtypes = [view.dtype for view in (*operands, *outs) if isinstance(view, View)]
     lanes = choose_lanes(dtypes, len(body.eqns), total)
     described = describe(body, operands, outs, lanes, _is_generic(ctx, operands, outs))
-    kernel, groups = _kernel_of(ctx.info, described.region, lanes, total)
+    tiled = None
+    if may_cross(ctx.info, described.region, total):
+        region = described.region
+        if described.dims.generic:
+            region = describe(body, operands, outs, lanes).region
+        tiled = choose_tiles(ctx.info, region, lanes)
+    kernel, groups = _kernel_of(ctx.info, described, tiled, total, lanes)
     applied = sum(isinstance(s.action, Apply) for s in described.region.steps)
     ctx.emit(
         kernel,
         [*described.buffers, *outs],
         groups,
-        metadata=described.words if kernel.uses_metadata else (),
+        metadata=tuple(described.dims.words) if kernel.uses_metadata else (),
         flops=applied * total,
         reads=described.reads,
     )
 
 
 def _kernel_of(
-    info: DeviceInfo, region: Region, lanes: int, total: int
+    info: DeviceInfo,
+    described: Described,
+    tiled: tuple[TileProgram, TileSchedule] | None,
+    total: int,
+    lanes: int,
 ) -> tuple[Kernel, int]:
     """The kernel of a region, and how many workgroups it takes."""
-    tiled = choose_tiles(info, region, lanes)
-    if tiled is not None:
-        program, tiles = tiled
-        return tile_kernel(info, program, tiles), tiles.groups(program)
-    schedule = choose_schedule(info, lanes, total, _is_chained(region))
-    return pointwise_kernel(info, region, schedule), schedule.groups(total)
+    region, dims = described.region, described.dims
+    if tiled is None or (dims.generic and not tiled[0].is_told_by_source):
+        schedule = choose_schedule(info, lanes, total, _is_chained(region))
+        return pointwise_kernel(info, region, schedule), schedule.groups(total)
+    program, tiles = tiled
+    groups = tiles.groups(program)
+    if dims.generic:
+        program = program.generic(region, dims)
+    return tile_kernel(info, program, tiles), groups
 
 
 def _is_chained(region: Region) -> bool:

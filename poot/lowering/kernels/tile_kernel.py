@@ -14,15 +14,15 @@ from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.cache import kernel_cache
 from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.elements import store_element
-from poot.lowering.kernels.evaluate import Evaluator
+from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES, ChunkMemory, form, from_bits
 from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import Pack, lane_of
-from poot.lowering.kernels.region import Load, Step, Target
+from poot.lowering.kernels.region import Dim, Load, Step, Target
 from poot.lowering.kernels.tile_plan import Staged, TileProgram, TileSchedule
 from poot.lowering.program import Kernel
-from poot.lowering.spirv.builder import KernelBuilder, Pointer, Value
+from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value
 from poot.lowering.spirv.grid import fold_grid
 from poot.lowering.spirv.memory import Shared
 from poot.lowering.spirv.types import U32, vector
@@ -134,9 +134,11 @@ class _Results(Evaluator):
         return super()._load(action, step, index)
 
     def _there(self, staged: Staged) -> Strided:
+        """Where the lanes look, in a program of one shape."""
+        assert isinstance(staged.offset, int)
         base, step = Linear((), staged.offset), 0
         for block, stride in zip(self._at.blocks, staged.strides, strict=True):
-            assert isinstance(block.flat, Strided)
+            assert isinstance(block.flat, Strided) and isinstance(stride, int)
             base = base.plus(block.flat.base.times(stride))
             step += block.flat.step * stride
         return Strided(base, step)
@@ -167,6 +169,15 @@ class _TileKernel:
         self.k = KernelBuilder(name, info, (schedule.workgroup, 1, 1))
         self.sources = source_operands(self.k, region)
         self.targets = target_operands(self.k, region.targets)
+        # Of single numbers.
+        self.maps = Coordinates(self.k, 1)
+        self.sizes = [self._size(self.maps, dim) for dim in program.sizes]
+
+    def _size(self, maps: Coordinates, dim: Dim) -> Size:
+        if isinstance(dim, int):
+            return dim
+        word = self.k.metadata(dim.number, limit=SIZE_LIMIT)
+        return maps.note_multiple(word, dim.multiple)
 
     def build(self) -> Kernel:
         k, schedule = self.k, self.schedule
@@ -192,26 +203,30 @@ class _TileKernel:
     def _find_tile(self) -> None:
         """The first place of the tile along each run."""
         k, program, schedule = self.k, self.program, self.schedule
-        rows, columns = schedule.tiles(program)
-        groups = schedule.groups(program)
+        sizes, last = self.sizes, len(self.sizes) - 1
+        rows = k.ceil_div(sizes[program.rows], schedule.rows)
+        columns = k.ceil_div(sizes[-1], schedule.columns)
+        others = [run for run in range(last) if run != program.rows]
+        batch = self.maps.product(sizes[run] for run in others)
+        layer = k.mul(rows, columns)
+        groups = k.mul(layer, batch)
         group = k.workgroup_index()
-        grid = math.prod(fold_grid(groups, k.info.max_workgroup_count))
         # A folded grid has a few workgroups more, which must not store.
-        self.is_spare = grid > groups
         self.exists = k.lt(group, groups)
-        if not self.is_spare:
-            k.assume_below(group, groups)
-        place = k.index_rem(group, rows * columns)
-        batch = k.index_div(group, rows * columns)
+        if isinstance(groups, int):
+            grid = math.prod(fold_grid(groups, k.info.max_workgroup_count))
+            if grid == groups:
+                self.exists = k.bool_(True)
+                k.assume_below(group, groups)
+        place, rest = k.index_rem(group, layer), k.index_div(group, layer)
         # Tiles along the last run follow each other: other orders were slower.
         row, column = k.index_div(place, columns), k.index_rem(place, columns)
-        self.first: list[Linear] = [Linear()] * len(program.sizes)
+        self.first: list[Linear] = [Linear()] * len(sizes)
         self.first[program.rows] = _times(row, schedule.rows)
         self.first[-1] = _times(column, schedule.columns)
-        for run in reversed(range(len(program.sizes) - 1)):
-            if run != program.rows:
-                self.first[run] = _times(k.index_rem(batch, program.sizes[run]), 1)
-                batch = k.index_div(batch, program.sizes[run])
+        for run in reversed(others):
+            self.first[run] = _times(k.index_rem(rest, sizes[run]), 1)
+            rest = k.index_div(rest, sizes[run])
 
     def _fields(self, number: Value, *sizes: int) -> list[Value]:
         """The digits of a number, lowest first, of sizes that are powers of two."""
@@ -234,7 +249,10 @@ class _TileKernel:
         """Load the tile: column, unit and words of what this invocation has."""
         k, program, schedule = self.k, self.program, self.schedule
         staged, source = tile.staged, tile.source
-        memory = ChunkMemory(Coordinates(k, staged.lane))
+        maps = Coordinates(k, staged.lane)
+        memory = ChunkMemory(maps)
+        offset = maps.linear(self._size(maps, staged.offset))
+        strides = [self._size(maps, stride) for stride in staged.strides]
         along = schedule.rows // staged.lane
         found = []
         for start in range(0, along * schedule.columns, schedule.workgroup):
@@ -243,16 +261,14 @@ class _TileKernel:
             places = list(self.first)
             places[program.rows] = places[program.rows].plus(_times(chunk, staged.lane))
             places[-1] = places[-1].plus(_times(column, 1))
-            base = Linear((), staged.offset)
-            for place, stride in zip(places, staged.strides, strict=True):
-                base = base.plus(place.times(stride))
-            at = Strided(base, staged.strides[program.rows])
+            base = offset
+            for place, stride in zip(places, strides, strict=True):
+                base = base.plus(_stretched(maps, place, stride))
             words = memory.words(
                 self.sources[source.pointer],
                 source.dtype,
-                at,
-                # Tiles are of one shape, so sizes are numbers.
-                _whole(source.bound),
+                Strided(base, staged.step),
+                self._size(maps, source.bound),
                 source.alignment,
             )
             unit = k.mul(chunk, staged.lane // tile.per_unit)
@@ -285,18 +301,18 @@ class _TileKernel:
         inner = _times(group, schedule.together).plus(Linear((), row))
         places[program.rows] = places[program.rows].plus(inner)
         places[-1] = places[-1].plus(_times(chunk, schedule.lanes))
-        inside = self.exists if self.is_spare else k.bool_(True)
-        maps = Coordinates(k, 1)
+        inside = self.exists
         for side, extent in ((program.rows, schedule.rows), (-1, schedule.columns)):
-            size = program.sizes[side]
-            if size % extent:
-                inside = k.logical_and(inside, k.lt(maps.value(places[side]), size))
+            size = self.sizes[side]
+            if not isinstance(size, int) or size % extent:
+                there = k.lt(self.maps.value(places[side]), size)
+                inside = k.logical_and(inside, there)
         blocks = []
         for number, (run, place) in enumerate(zip(program.runs, places, strict=True)):
             last = number == len(places) - 1
             step = 1 if last and schedule.lanes > 1 else 0
             shape = program.region.shape[slice(*run)]
-            sizes = tuple(_whole(size) for size in shape)
+            sizes = tuple(self._size(self.maps, size) for size in shape)
             blocks.append(Block(sizes, Strided(place, step)))
         return Index(tuple(blocks)), inside
 
@@ -304,14 +320,14 @@ class _TileKernel:
         k, lanes = self.k, self.schedule.lanes
         region = self.program.region
         maps = results.coordinates
-        base, step = Linear(), 1
-        for block, size in zip(
-            reversed(at.blocks), reversed(self.program.sizes), strict=True
-        ):
+        base = Linear()
+        step: Size = 1
+        sizes = [self._size(maps, dim) for dim in self.program.sizes]
+        for block, size in zip(reversed(at.blocks), reversed(sizes), strict=True):
             assert isinstance(block.flat, Strided)
-            base = base.plus(block.flat.base.times(step))
-            step *= size
-        total = _whole(region.total)
+            base = base.plus(_stretched(maps, block.flat.base, step))
+            step = maps.product((step, size))
+        total = results.size(region.total)
         chunk = maps.value(maps.place(maps.divide(maps.uniform(base), lanes), 0))
         for target, pointer, pack in zip(
             region.targets, self.targets, packs, strict=True
@@ -321,13 +337,13 @@ class _TileKernel:
                     pointer, target.dtype, chunk, pack, total, target.alignment, True
                 )
             else:
-                self._store_small(pointer, target, k.mul(chunk, lanes), pack)
+                self._store_small(pointer, target, k.mul(chunk, lanes), pack, total)
 
     def _store_small(
-        self, pointer: Pointer, target: Target, first: Value, pack: Pack
+        self, pointer: Pointer, target: Target, first: Value, pack: Pack, total: Size
     ) -> None:
         """Chunks that are no whole words."""
-        k, total = self.k, _whole(self.program.region.total)
+        k = self.k
         for lane in range(self.schedule.lanes):
             value = lane_of(pack, lane)
             place = k.add(first, lane)
@@ -341,6 +357,8 @@ def _times(atom: Value, factor: int) -> Linear:
     return Linear(((atom, factor),))
 
 
-def _whole(size: object) -> int:
-    assert isinstance(size, int)
-    return size
+def _stretched(maps: Coordinates, number: Linear, factor: Size) -> Linear:
+    """A number of the kernel times a size."""
+    scaled = maps.scale(Strided(number, 0), factor)
+    assert isinstance(scaled, Strided)
+    return scaled.base

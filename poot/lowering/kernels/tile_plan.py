@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.coordinates import (
@@ -19,12 +19,13 @@ from poot.lowering.kernels.coordinates import (
     Linear,
     Strided,
 )
+from poot.lowering.kernels.describe import Dims
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.memory import WORD_BYTES
 from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import Pack
-from poot.lowering.kernels.region import Load, Permute, Region, Source, Step
+from poot.lowering.kernels.region import Dim, Load, Permute, Region, Source, Step
 from poot.lowering.kernels.shapes import axis_runs
 from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.layout import SECTOR_BYTES, Layout
@@ -56,8 +57,10 @@ class Staged:
     """
 
     source: int
-    offset: int
-    strides: tuple[int, ...]
+    offset: Dim
+    strides: tuple[Dim, ...]
+    # The stride along the rows.
+    step: int
     # Whether the source is read nowhere else.
     alone: bool
     # Elements along the rows that a lane loads together.
@@ -71,19 +74,29 @@ class TileProgram:
     region: Region
     # Runs of result axes, first to last, which are walked as one each.
     runs: tuple[tuple[int, int], ...]
-    sizes: tuple[int, ...]
+    sizes: tuple[Dim, ...]
     # The run along which the elements of the staged operands stand side by side; those
     # of the results do along the last run.
     rows: int
     staged: tuple[Staged, ...]
 
     @property
-    def batch(self) -> int:
-        """How many pairs of rows and columns there are."""
-        last = len(self.sizes) - 1
-        return math.prod(
-            size for run, size in enumerate(self.sizes) if run not in (self.rows, last)
+    def is_told_by_source(self) -> bool:
+        """Whether what is staged is told from other loads by the source alone."""
+        return all(staged.alone for staged in self.staged)
+
+    def generic(self, region: Region, dims: Dims) -> TileProgram:
+        """The same with sizes that launches give, where sources tell what is staged."""
+        staged = tuple(
+            replace(
+                each,
+                offset=dims(_number(each.offset)),
+                strides=dims.of([_number(stride) for stride in each.strides]),
+            )
+            for each in self.staged
         )
+        sizes = dims.of([_number(size) for size in self.sizes])
+        return replace(self, region=region, sizes=sizes, staged=staged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +114,31 @@ class TileSchedule:
     at_once: int
     rounds: int
 
-    def tiles(self, program: TileProgram) -> tuple[int, int]:
-        """Tiles along the rows' run, and along the last."""
-        rows, columns = program.sizes[program.rows], program.sizes[-1]
-        return -(-rows // self.rows), -(-columns // self.columns)
-
     def groups(self, program: TileProgram) -> int:
-        return math.prod(self.tiles(program)) * program.batch
+        """Workgroups, a tile each, of a program of one shape."""
+        return _tile_count(program, (self.rows, self.columns))
 
     def __str__(self) -> str:
         return (
             f"tiles of {self.rows} x {self.columns} by {self.workgroup} invocations, "
             f"{self.lanes} lanes of {self.together} rows"
         )
+
+
+def _tile_count(program: TileProgram, extents: Sequence[int]) -> int:
+    """How many tiles of so many rows and columns cover the results."""
+    count = 1
+    last = len(program.sizes) - 1
+    for run, size in enumerate(program.sizes):
+        extent = {program.rows: extents[0], last: extents[1]}.get(run, 1)
+        count *= -(-_number(size) // extent)
+    return count
+
+
+def _number(dim: Dim) -> int:
+    """A size of a program that is of one shape."""
+    assert isinstance(dim, int)
+    return dim
 
 
 # --- where a region loads ---------------------------------------------------
@@ -155,8 +180,10 @@ class _Probe(Evaluator):
         return Layout(tuple(shape), tuple(strides), place.base.constant)
 
 
-def _may_cross(region: Region) -> bool:
-    """Whether some operand may be read across the order of the results."""
+def may_cross(info: DeviceInfo, region: Region, total: int) -> bool:
+    """Whether some operand may be read across the order of so many results."""
+    if info.is_cpu or total < _LEAST_ELEMENTS:
+        return False
     for source in region.sources:
         if source.groups and source.groups[-1][1] not in (0, 1):
             return True
@@ -205,12 +232,8 @@ def _crossings(info: DeviceInfo, region: Region, shape: list[int]) -> list[_Cros
 def choose_tiles(
     info: DeviceInfo, region: Region, lanes: int
 ) -> tuple[TileProgram, TileSchedule] | None:
-    """The tiles of a region whose chunks have up to `lanes` elements, if it pays."""
-    shape = [size for size in region.shape if isinstance(size, int)]
-    if info.is_cpu or len(shape) < len(region.shape) or not _may_cross(region):
-        return None
-    if math.prod(shape) < _LEAST_ELEMENTS:
-        return None
+    """The tiles of a region of one shape, whose chunks have up to `lanes` elements."""
+    shape = [_number(size) for size in region.shape]
     crossings = _crossings(info, region, shape)
     if not crossings:
         return None
@@ -220,7 +243,8 @@ def choose_tiles(
     axis = max(weights, key=lambda axis: weights[axis])
     chosen = [crossing for crossing in crossings if crossing.axis == axis]
     program = _program(region, shape, chosen, axis)
-    if min(program.sizes[program.rows], program.sizes[-1]) < _LEAST_EXTENT:
+    sides = _number(program.sizes[program.rows]), _number(program.sizes[-1])
+    if min(sides) < _LEAST_EXTENT:
         return None
     schedule = _schedule(info, program, lanes)
     return None if schedule is None else (program, schedule)
@@ -244,7 +268,10 @@ def _program(
         offset = crossing.layout.offset
         strides = tuple(crossing.layout.strides[n] for n in last)
         lane = _lane(region.sources[crossing.source], offset, strides, sizes[rows])
-        staged.append(Staged(crossing.source, offset, strides, crossing.alone, lane))
+        step = strides[rows]
+        staged.append(
+            Staged(crossing.source, offset, strides, step, crossing.alone, lane)
+        )
     return TileProgram(region, runs, sizes, rows, tuple(staged))
 
 
@@ -264,7 +291,7 @@ def _lane(source: Source, offset: int, strides: Sequence[int], rows: int) -> int
 def _schedule(
     info: DeviceInfo, program: TileProgram, lanes: int
 ) -> TileSchedule | None:
-    region, columns = program.region, program.sizes[-1]
+    region, columns = program.region, _number(program.sizes[-1])
     lanes = math.gcd(lanes, columns)
     for target in region.targets:
         narrow = lanes * target.dtype.itemsize < WORD_BYTES
@@ -300,7 +327,7 @@ def _extents(
     info: DeviceInfo, program: TileProgram, element_bytes: int
 ) -> tuple[int, int]:
     """Rows and columns of a tile: no larger than the tensor, and many enough."""
-    sizes = [program.sizes[program.rows], program.sizes[-1]]
+    sizes = [_number(program.sizes[program.rows]), _number(program.sizes[-1])]
     ends = [_power_above(size) for size in sizes]
     region = program.region
     widest = max(region.sources[s.source].dtype.itemsize for s in program.staged)
@@ -315,9 +342,7 @@ def _extents(
             info.max_shared_bytes, _MOST_SHARED
         ):
             return True
-        pairs = zip(sizes, extents, strict=True)
-        tiles = program.batch * math.prod(-(-size // extent) for size, extent in pairs)
-        few = tiles < _TILES_PER_UNIT * info.compute_units
+        few = _tile_count(program, extents) < _TILES_PER_UNIT * info.compute_units
         return few and math.prod(extents) * widest > _UNIT_BYTES * _WORKGROUP
 
     while is_large():

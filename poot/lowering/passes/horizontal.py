@@ -21,7 +21,7 @@ HORIZONTAL = Rewrite(
     "contractions that do not need each other may take turns in one launch",
 )
 # Of one launch: each has its own code in the kernel.
-_MOST_HEADS = 6
+MOST_HEADS = 6
 # Equations that a result may be computed earlier: it takes memory until it is read.
 _MOST_APART = 96
 
@@ -79,7 +79,7 @@ class _Joiner:
         detail = f"%{first.outs[0]}"
         if self._rows(first) != self._rows(eqn):
             return Reason.OTHER_LHS, detail
-        if group.heads + heads > _MOST_HEADS:
+        if group.heads + heads > MOST_HEADS:
             return Reason.RESULT_LIMIT, detail
         if index - group.members[0] > _MOST_APART:
             return Reason.LIFETIME, detail

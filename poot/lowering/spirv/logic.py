@@ -6,6 +6,7 @@ from poot.core.errors import SpirvError
 from poot.lowering.spirv.emitter import Emitter, Fact
 from poot.lowering.spirv.opcodes import Glsl, Op
 from poot.lowering.spirv.types import (
+    BF16,
     BOOL,
     F32,
     F64,
@@ -346,6 +347,16 @@ class Logic(Emitter):
         if a.ty is not vector(F32, 2):
             raise self._refuse("pack_half", a.ty, "f32x2")
         return self._glsl(Glsl.PackHalf2x16, U32, a.id)
+
+    def pack_bfloat(self, a: Value) -> Value:
+        """A vector of two f32 as two bf16 in a u32; the driver chooses the rounding.
+
+        The only use of the type bf16, with which nothing is calculated.
+        """
+        if a.ty is not vector(F32, 2):
+            raise self._refuse("pack_bfloat", a.ty, "f32x2")
+        pair = vector(BF16, 2)
+        return self._pure(Op.Bitcast, U32, self._pure(Op.FConvert, pair, a.id).id)
 
     # --- components ---------------------------------------------------------
 

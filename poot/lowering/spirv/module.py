@@ -14,11 +14,12 @@ from poot.lowering.spirv.opcodes import (
     Decoration,
     ExecutionMode,
     ExecutionModel,
+    FPEncoding,
     MemoryModel,
     Op,
     StorageClass,
 )
-from poot.lowering.spirv.types import ScalarType, Type, VectorType
+from poot.lowering.spirv.types import BF16, ScalarType, Type, VectorType
 
 # 1.5 is the last version in which the subgroup size of a pipeline is fixed unless its
 # creator asks otherwise; it has all that Vulkan 1.2 promoted.
@@ -27,6 +28,7 @@ _VERSION = 0x00010500
 # DeviceInfo's flag for each capability that is not always there.
 _FEATURES = {
     Capability.Float16: "float16",
+    Capability.BFloat16TypeKHR: "bfloat16",
     Capability.Float64: "float64",
     Capability.Int8: "int8",
     Capability.Int16: "int16",
@@ -37,6 +39,8 @@ _FEATURES = {
     Capability.GroupNonUniformShuffle: "subgroup_shuffle",
     Capability.GroupNonUniformBallot: "subgroup_ballot",
 }
+# The extension of SPIR-V that a capability comes with.
+_EXTENSIONS = {Capability.BFloat16TypeKHR: "SPV_KHR_bfloat16"}
 # Capability for each width that is not always there.
 _WIDTHS = {
     (8, False): Capability.Int8,
@@ -150,6 +154,9 @@ class SpirvModule:
             return self.intern(Op.TypeVector, self.types[ty.scalar], ty.count)
         if ty.is_bool:
             return self.intern(Op.TypeBool)
+        if ty is BF16:
+            self.require(Capability.BFloat16TypeKHR)
+            return self.intern(Op.TypeFloat, ty.bits, FPEncoding.BFloat16KHR)
         capability = _WIDTHS.get((ty.bits, ty.is_float))
         if capability is not None:
             self.require(capability)
@@ -242,6 +249,9 @@ class SpirvModule:
         words: list[int] = []
         for capability in sorted(self._capabilities):
             words += (2 << 16 | Op.Capability, capability)
+        for capability in sorted(self._capabilities & _EXTENSIONS.keys()):
+            name = _text_words(_EXTENSIONS[capability])
+            words += ((len(name) + 1) << 16 | Op.Extension, *name)
         if self._glsl:
             name = _text_words("GLSL.std.450")
             words += ((len(name) + 2) << 16 | Op.ExtInstImport, self._glsl, *name)

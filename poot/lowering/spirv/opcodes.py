@@ -9,6 +9,7 @@ MAGIC_NUMBER = 0x07230203
 class Op:
     """Opcodes."""
 
+    Extension = 10
     ExtInstImport = 11
     ExtInst = 12
     MemoryModel = 14
@@ -140,6 +141,13 @@ class Capability:
     DenormFlushToZero = 4465
     SignedZeroInfNanPreserve = 4466
     RoundingModeRTE = 4467
+    BFloat16TypeKHR = 5116
+
+
+class FPEncoding:
+    """Values of FPEncoding."""
+
+    BFloat16KHR = 0
 
 
 class StorageClass:

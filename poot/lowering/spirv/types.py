@@ -64,6 +64,7 @@ I16 = ScalarType("i16", 16, is_signed=True)
 I32 = ScalarType("i32", 32, is_signed=True)
 I64 = ScalarType("i64", 64, is_signed=True)
 F16 = ScalarType("f16", 16, is_float=True)
+BF16 = ScalarType("bf16", 16, is_float=True)
 F32 = ScalarType("f32", 32, is_float=True)
 F64 = ScalarType("f64", 64, is_float=True)
 

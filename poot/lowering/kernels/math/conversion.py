@@ -6,12 +6,17 @@ bool as a truth value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.errors import LoweringError
 from poot.lowering.kernels.math.arithmetic import DOUBLE, SINGLE, FloatMath
+from poot.lowering.kernels.math.halves import (
+    INFINITY32,
+    QUIET32,
+    SIGN32,
+    is_half,
+    round16,
+)
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.types import (
     BOOL,
@@ -24,10 +29,6 @@ from poot.lowering.spirv.types import (
     ScalarType,
 )
 from poot.lowering.spirv.value import Value
-
-_SIGN32 = 0x80000000
-_INFINITY32 = 0x7F800000
-_QUIET32 = 0x00400000
 
 
 def form(dtype: DType) -> ScalarType:
@@ -47,123 +48,10 @@ def float_math(k: KernelBuilder, dtype: DType) -> FloatMath:
     return FloatMath(k, DOUBLE if dtype is dtypes.float64 else SINGLE)
 
 
-# --- small floats -----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SmallFloat:
-    """A float of up to 16 bits."""
-
-    bits: int
-    mantissa_bits: int
-    bias: int
-
-    @property
-    def infinity(self) -> int:
-        return (2 * self.bias + 1) << self.mantissa_bits
-
-    @property
-    def dropped(self) -> int:
-        """Mantissa bits of f32 that it has not."""
-        return 23 - self.mantissa_bits
-
-    @property
-    def smallest_normal32(self) -> int:
-        """The smallest normal number, as bits of f32."""
-        return (128 - self.bias) << 23
-
-    @property
-    def rounder(self) -> float:
-        """An f32 whose last bit counts as the smallest subnormal number."""
-        return 2.0 ** (24 - self.bias - self.mantissa_bits)
-
-
-_HALF = SmallFloat(16, 10, 15)
-_BFLOAT = SmallFloat(16, 7, 127)
-_SMALL = {dtypes.float16: _HALF, dtypes.bfloat16: _BFLOAT}
-
-
-def _small(dtype: DType) -> SmallFloat:
-    try:
-        return _SMALL[dtype]
-    except KeyError:
-        raise LoweringError(f"{dtype} has no 16-bit form; takes f16 or bf16") from None
-
-
-def _rounded_mantissa(bits: Value, dropped: int) -> Value:
-    """Round f32 bits to nearest even; the dropped bits are left to be cleared."""
-    return bits + (((bits >> dropped) & 1) + ((1 << dropped - 1) - 1))
-
-
-def pack16(k: KernelBuilder, x: Value, dtype: DType) -> Value:
-    """The bits of an F32 as f16 or bf16, rounded to nearest even, in a u32."""
-    small = _small(dtype)
-    bits = k.bitcast(x, U32)
-    if small is _BFLOAT:
-        return _rounded_bfloat(k, bits) >> 16
-    sign = (bits >> 16) & 0x8000
-    magnitude = bits & (_SIGN32 - 1)
-    rounded = _rounded_mantissa(magnitude, small.dropped) >> small.dropped
-    rebased = rounded - ((127 - small.bias) << small.mantissa_bits)
-    rounded = k.min(rebased, k.u32(small.infinity))
-    tiny = k.bitcast(k.bitcast(magnitude, F32) + small.rounder, U32)
-    tiny = tiny - k.bitcast(k.f32(small.rounder), U32)
-    is_tiny = magnitude < small.smallest_normal32
-    rounded = k.select(is_tiny, tiny, rounded)
-    quiet = k.u32(small.infinity | 1 << small.mantissa_bits - 1)
-    return sign | k.select(magnitude > _INFINITY32, quiet, rounded)
-
-
-def _rounded_bfloat(k: KernelBuilder, bits: Value) -> Value:
-    """The bits of the nearest bf16 in the upper half, anything in the lower.
-
-    Rounding never carries into the sign but for NaN, which becomes a quiet one.
-    """
-    rounded = _rounded_mantissa(bits, 16)
-    quiet = (bits & _SIGN32) | (_INFINITY32 | _QUIET32)
-    return k.select((bits & (_SIGN32 - 1)) > _INFINITY32, quiet, rounded)
-
-
-def unpack16(k: KernelBuilder, bits: Value, dtype: DType) -> Value:
-    """The F32 that f16 or bf16 bits in a u32 stand for; bits above 16 must be 0."""
-    small = _small(dtype)
-    if small is _BFLOAT:
-        return k.bitcast(bits << 16, F32)
-    magnitude = bits & 0x7FFF
-    shifted = magnitude << small.dropped
-    rebased = shifted + ((127 - small.bias) << 23)
-    # Infinity and NaN have the highest exponent in both formats.
-    special = shifted + ((255 - 2 * small.bias - 1) << 23)
-    number = k.select(magnitude < small.infinity, rebased, special)
-    tiny = k.convert(magnitude, F32) * 2.0 ** (1 - small.bias - small.mantissa_bits)
-    number = k.select(
-        magnitude < 1 << small.mantissa_bits, k.bitcast(tiny, U32), number
-    )
-    return k.bitcast(number | ((bits & 0x8000) << 16), F32)
-
-
-def _round_small(k: KernelBuilder, x: Value, small: SmallFloat) -> Value:
-    """F32 to the nearest number of the small format, as F32."""
-    bits = k.bitcast(x, U32)
-    if small is _BFLOAT:
-        return k.bitcast(_rounded_bfloat(k, bits) & 0xFFFF0000, F32)
-    magnitude = bits & (_SIGN32 - 1)
-    kept = (1 << 32) - (1 << small.dropped)
-    rounded = _rounded_mantissa(magnitude, small.dropped) & kept
-    largest = (small.bias + 127) << 23 | ((1 << small.mantissa_bits) - 1) << 13
-    rounded = k.select(rounded > largest, k.u32(_INFINITY32), rounded)
-    tiny = (k.bitcast(magnitude, F32) + small.rounder) - small.rounder
-    is_tiny = magnitude < small.smallest_normal32
-    rounded = k.select(is_tiny, k.bitcast(tiny, U32), rounded)
-    quiet = k.u32(_INFINITY32 | _QUIET32)
-    rounded = k.select(magnitude > _INFINITY32, quiet, rounded)
-    return k.bitcast(rounded | (bits & _SIGN32), F32)
-
-
 def round_to(k: KernelBuilder, x: Value, dtype: DType) -> Value:
     """A result in compute form, rounded (floats) or wrapped (integers) to its dtype."""
-    if dtype in _SMALL:
-        return _round_small(k, x, _SMALL[dtype])
+    if is_half(dtype):
+        return round16(k, x, dtype)
     if dtype.is_integer and dtype.bits < 32:
         if dtype.is_signed:
             return k.sign_extend(x, dtype.bits)
@@ -221,7 +109,7 @@ def to_odd_f32(k: KernelBuilder, x: Value, source: DType) -> Value:
 def _widen(k: KernelBuilder, x: Value) -> Value:
     """F32 to F64; subnormals through integers, since conversions may flush them."""
     bits = k.bitcast(x, U32)
-    magnitude = bits & (_SIGN32 - 1)
+    magnitude = bits & (SIGN32 - 1)
     tiny = k.convert(magnitude, F64) * 2.0**-149
     tiny = k.select(k.lt(k.bitcast(x, I32), 0), k.neg(tiny), tiny)
     return k.select(magnitude < 1 << 23, tiny, k.convert(x, F64))
@@ -229,7 +117,7 @@ def _widen(k: KernelBuilder, x: Value) -> Value:
 
 def _sign32(k: KernelBuilder, x: Value) -> Value:
     """The sign bit of an F64 in a u32."""
-    return k.convert(k.bitcast(x, U64) >> 32, U32) & _SIGN32
+    return k.convert(k.bitcast(x, U64) >> 32, U32) & SIGN32
 
 
 def _narrow(k: KernelBuilder, x: Value) -> Value:
@@ -248,14 +136,14 @@ def _narrow_to_odd(k: KernelBuilder, x: Value) -> Value:
     zero, one = k.const(U64, 0), k.const(U64, 1)
     cut = (magnitude >> 29) - ((1023 - 127) << 23)
     cut = cut | k.select(k.ne(magnitude & ((1 << 29) - 1), 0), one, zero)
-    cut = k.select(a >= 2.0**128, k.const(U64, _INFINITY32 - 1), cut)
+    cut = k.select(a >= 2.0**128, k.const(U64, INFINITY32 - 1), cut)
     scaled = k.select(a < 2.0**-126, a * 2.0**149, 0.0)
     whole = k.floor(scaled)
     tiny = k.bitcast(k.convert_raw(whole, I64), U64)
     tiny = tiny | k.select(k.ne(whole, scaled), one, zero)
     cut = k.select(a < 2.0**-126, tiny, cut)
-    cut = k.select(magnitude >= DOUBLE.infinity, k.const(U64, _INFINITY32), cut)
-    cut = k.select(m.is_nan(x), k.const(U64, _INFINITY32 | _QUIET32), cut)
+    cut = k.select(magnitude >= DOUBLE.infinity, k.const(U64, INFINITY32), cut)
+    cut = k.select(m.is_nan(x), k.const(U64, INFINITY32 | QUIET32), cut)
     return k.bitcast(k.convert(cut, U32) | _sign32(k, x), F32)
 
 
@@ -285,7 +173,7 @@ def _integer_to_float(
     is only used where it is exact."""
     if source.bits < 32:
         return round_to(k, k.convert(x, form(target)), target)
-    if target in _SMALL:
+    if is_half(target):
         return round_to(k, to_odd_f32(k, x, source), target)
     if target is dtypes.float32:
         return _large_integer_to_float(k, x, source, to_odd=False)

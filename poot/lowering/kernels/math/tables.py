@@ -22,13 +22,8 @@ from poot.lowering.kernels.math import (
     trigonometric,
 )
 from poot.lowering.kernels.math.arithmetic import FloatMath
-from poot.lowering.kernels.math.conversion import (
-    float_math,
-    form,
-    pack16,
-    round_to,
-    unpack16,
-)
+from poot.lowering.kernels.math.conversion import float_math, form, round_to
+from poot.lowering.kernels.math.halves import pack16, unpack16
 from poot.lowering.spirv.builder import KernelBuilder
 from poot.lowering.spirv.value import Value
 
