@@ -196,11 +196,11 @@ def test_untrusted_conversions_are_not_used(make: Any, name: str) -> None:
     assert "BFloat16TypeKHR" not in capabilities(kernel)
 
 
-def test_halves_are_rounded_by_integers_where_they_are_read_by_them() -> None:
-    kernel = kernel_of(
-        rounded(dtypes.float16), CONVERTING.masked(exact_half_unpacking=False)
-    )
-    assert count_glsl(kernel, Glsl.PackHalf2x16) == 0
+def test_a_half_that_stays_in_registers_is_unpacked_by_integers() -> None:
+    """The two conversions of the device would be taken for nothing at all."""
+    kernel = kernel_of(rounded(dtypes.float16), CONVERTING)
+    assert count_glsl(kernel, Glsl.PackHalf2x16) == 1
+    assert count_glsl(kernel, Glsl.UnpackHalf2x16) == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])

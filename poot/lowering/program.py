@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from poot.core.types import TensorType
 
@@ -112,6 +112,18 @@ class BufferRange:
         return (
             f"{self.space.value}{self.index}[{self.offset}:{self.offset + self.size}]"
         )
+
+
+def united(ranges: Iterable[BufferRange]) -> list[BufferRange]:
+    """The same bytes in ranges that do not overlap, so that each counts once."""
+    found: list[BufferRange] = []
+    for where in sorted(ranges, key=lambda r: (r.space.value, r.index, r.offset)):
+        if found and found[-1].overlaps(where):
+            last = found.pop()
+            end = max(last.offset + last.size, where.offset + where.size)
+            where = replace(last, size=end - last.offset)
+        found.append(where)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

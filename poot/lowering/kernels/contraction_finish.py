@@ -20,7 +20,7 @@ from poot.lowering.kernels.coordinates import (
 )
 from poot.lowering.kernels.elements import clamped_index, store_element, store_run
 from poot.lowering.kernels.evaluate import Evaluator
-from poot.lowering.kernels.index import SCALAR_INDEX, Block, Index
+from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.operands import (
     Operands,
     source_operands,
@@ -93,9 +93,12 @@ class Finish:
         maps = evaluator.coordinates
         index = Index((Block(landing.shape, at),))
         place = evaluator.place(landing.groups, landing.offset, index)
+        whole = Index((Block(evaluator.sizes(self._region.shape), at),))
         for start in landing.starts:
             number = self._region.numbers[start.number]
-            (value,) = evaluator.value(number, SCALAR_INDEX)
+            # Scalars may have axes of size 1, if others were merged.
+            alone = evaluator.operand_index(number, whole)
+            (value,) = evaluator.value(number, alone)
             value = clamped_index(self._k, value, start.dtype, start.count)
             step = maps.linear(value).times(start.step)
             place = maps.add(place, maps.uniform(step))

@@ -47,7 +47,7 @@ from poot.lowering.kernels.operands import first_of_each
 from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import Layout, View, collapse
-from poot.lowering.program import Access, BufferRange
+from poot.lowering.program import Access, BufferRange, united
 
 # Partial sums that one pass adds up.
 _MAX_SPLITS = 24
@@ -423,7 +423,7 @@ def _launch(
         groups,
         metadata=words.words,
         flops=flops,
-        reads=reads,
+        reads=united(reads),
     )
 
 

@@ -170,9 +170,10 @@ def round16(k: KernelBuilder, x: Value, dtype: DType) -> Value:
             word = _packed(k, k.f32(0.0), x, dtype)
             return _with_sign(k, k.bitcast(word, F32), bits)
         return k.bitcast(_round_bfloat_by_integers(k, bits) & _UPPER, F32)
-    if k.info.packs_halves and k.info.exact_half_unpacking:
-        pair = k.unpack_half(_packed(k, x, k.f32(0.0), dtype))
-        return _with_sign(k, k.extract(pair, 0), bits)
+    if k.info.packs_halves:
+        # Not unpacked by the device: some compilers take the two for nothing at all.
+        packed = pack_on_device(k, x, k.f32(0.0), dtype)
+        return _unpack_by_integers(k, packed & 0xFFFF, small)
     return _round_by_integers(k, bits, small)
 
 
