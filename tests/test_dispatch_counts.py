@@ -125,6 +125,15 @@ def test_cross_entropy_with_its_gradient_takes_two(
     assert len(program.dispatches) <= 2 and len(program.body) <= 2
 
 
+def test_a_share_of_right_answers_beside_the_loss_takes_no_more():
+    def loss(logits: Any, labels: Any) -> Any:
+        is_right = jnp.argmax(logits, axis=-1) == labels
+        return taken(POOT, logits, labels), jnp.mean(is_right.astype(jnp.float32))
+
+    program = program_of(poot.value_and_grad(loss, has_aux=True), *DEEP)
+    assert len(program.dispatches) == len(program.body) == 2
+
+
 def test_a_mean_over_some_of_the_rows_takes_three():
     """How many they are comes first, as the gradient is divided by it."""
     loss = poot.value_and_grad(partial(of_counted, POOT))

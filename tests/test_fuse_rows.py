@@ -514,6 +514,25 @@ def test_reductions_of_the_same_rows_are_one_launch():
     assert fired(log, JOIN_SIBLINGS) == ["%2"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "count"), [("4", 1), ("1,1,4", 1), ("2,4", 2), (f"{(1 << 16) + 1}", 2)]
+)
+def test_sums_of_single_rows_are_one_launch_if_they_are_short(shape: str, count: int):
+    axis, one = shape.count(","), ",".join([*shape.split(",")[:-1], "1"])
+    graph = graph_of(f"""
+        device %0: f32[{shape}]
+        device %1: f32[{shape}]
+        %2: f32[{shape}] = unary[op=abs](%0)
+        %3: f32[{one}] = reduce[op=sum, axis={axis}, keepdim=true](%2)
+        %4: f32[{one}] = reduce[op=max, axis={axis}, keepdim=true](%1)
+        result %3
+        result %4
+    """)
+    after, (log,) = apply(graph, fuse_rows)
+    assert launches(after) == ["fused_row"] * count
+    assert fired(log, JOIN_SIBLINGS) == ["%4"][: 2 - count]
+
+
 def test_what_reads_results_of_the_same_rows_may_be_a_sibling():
     """It cannot here, since %2 stands between."""
     graph = graph_of("""

@@ -169,14 +169,12 @@ def test_long_rows_and_columns_in_parts(dtype):
 @pytest.mark.parametrize("length", [7, 2100])
 def test_columns_on_gpus_load_several_elements_at_a_time(length, generic):
     gpu = {"kind": DeviceKind.DISCRETE}
-    for shape, axis in (((length, 20), 0), ((2, length, 5), 1)):
-        for op in (ReduceOp.SUM, ReduceOp.MAX):
-            x = exact_elements(shape, np.float32, op)
-            graph = one_op(Reduce(op, axis), x)
-            assert "8 at a time" in plan_graph(graph, gpu).dispatches[0].kernel.schedule
-            assert_exact(graph, (x,), gpu, generic)
-        x = exact_elements(shape, np.float16, None)
-        assert_exact(one_op(ArgReduce(ArgReduceOp.ARGMIN, axis), x), (x,), gpu, generic)
+    x = exact_elements((2, length, 5), np.float32, ReduceOp.SUM)
+    graph = one_op(Reduce(ReduceOp.SUM, 1), x)
+    assert "8 at a time" in plan_graph(graph, gpu).dispatches[0].kernel.schedule
+    assert_exact(graph, (x,), gpu, generic)
+    x = exact_elements((length, 20), np.float16, None)
+    assert_exact(one_op(ArgReduce(ArgReduceOp.ARGMIN, 0), x), (x,), gpu, generic)
 
 
 def test_columns_that_fill_a_gpu_need_no_parts():

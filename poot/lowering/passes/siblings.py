@@ -104,7 +104,12 @@ def _related(units: Units, one: Unit, other: Unit) -> bool:
         for index in one.members
         for out in units.graph.eqns[index].outs
     )
-    if size <= _SMALL and isinstance(one, Group):
+    if isinstance(one, RowGroup):
+        # One workgroup walks both: sums of as many numbers, such as means of losses.
+        is_small = one.domain.row_count == 1 and one.domain.size <= _SMALL
+    else:
+        is_small = size <= _SMALL
+    if is_small:
         return True
     return any(
         units.graph.type(operand).size >= size
