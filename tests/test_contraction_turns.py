@@ -489,7 +489,9 @@ def test_a_step_on_other_devices(profile: str):
     graph, args = step.graph(), poot.tree.leaves(step.arguments())
     fused = lower(graph, info).graph
     program = plan(fused, info)
-    assert any("splits" in note for note in program.notes) == (profile == "few trips")
+    # Where subgroups are larger, so many trips do.
+    is_split = profile == "few trips" and info.subgroup_size == 8
+    assert any("splits" in note for note in program.notes) == is_split
     apart = planned_apart(graph, info)
     results = run_program(fused, program, args)
     for mine, right in zip(results, run_program(*apart, args), strict=True):
