@@ -1,4 +1,4 @@
-"""Rows that memory bounds: what moves, gathers, reduces and accumulates a gigabyte."""
+"""Rows that memory bounds: what moves, gathers, reduces and accumulates 512 MB."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from row import Row, of_arrays, tera
 
-ELEMENTS = 1 << 28
+ELEMENTS = 1 << 27
 SIDE = 1 << 14
-ROWS, COLUMNS = 1 << 16, 1 << 12
+ROWS, COLUMNS = 1 << 15, 1 << 12
 # f32 that make 256 bytes, the shortest rows that a gather moves at the rate of a copy.
 SHORT = 64
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -25,35 +25,38 @@ def memory_rows() -> Iterator[Row]:
     """Rows whose functions take NumPy, or what stands for it in a library."""
     flat = partial(_uniform, ELEMENTS)
     matrix = partial(_uniform, ROWS, COLUMNS)
-    yield _row("add f32 2^28", lambda np, x, y: x + y, flat, flat, moved=3)
+    yield _row("add f32 2^27", lambda np, x, y: x + y, flat, flat, moved=3)
     yield _row(
-        "bias and relu bf16 65536x8192",
+        f"bias and relu bf16 {ROWS}x{2 * COLUMNS}",
         lambda np, x, b: np.maximum(x + b, np.zeros((), b.dtype)),
         partial(_uniform, ROWS, 2 * COLUMNS, dtype=BF16),
         partial(_uniform, 2 * COLUMNS, dtype=BF16),
     )
     yield from _moving()
-    yield _row("sum f32 2^28", lambda np, x: np.sum(x), flat, moved=1)
+    yield _row("sum f32 2^27", lambda np, x: np.sum(x), flat, moved=1)
     for axis in (0, 1):
         yield _row(
-            f"sum f32 65536x4096 over axis {axis}",
+            f"sum f32 {ROWS}x{COLUMNS} over axis {axis}",
             lambda np, x, axis=axis: np.sum(x, axis=axis),
             matrix,
             moved=1,
         )
     yield _row(
-        "max f32 256x1024x1024 over axis 1",
+        "max f32 128x1024x1024 over axis 1",
         lambda np, x: np.max(x, axis=1),
-        partial(_uniform, 256, 1024, 1024),
+        partial(_uniform, 128, 1024, 1024),
         moved=1,
     )
     yield _row(
-        "argmax f32 65536x4096", lambda np, x: np.argmax(x, axis=1), matrix, moved=1
+        f"argmax f32 {ROWS}x{COLUMNS}",
+        lambda np, x: np.argmax(x, axis=1),
+        matrix,
+        moved=1,
     )
-    yield _row("cumsum f32 2^28", lambda np, x: np.cumsum(x), flat)
+    yield _row("cumsum f32 2^27", lambda np, x: np.cumsum(x), flat)
     for axis in (0, 1):
         yield _row(
-            f"cumsum f32 65536x4096 over axis {axis}",
+            f"cumsum f32 {ROWS}x{COLUMNS} over axis {axis}",
             lambda np, x, axis=axis: np.cumsum(x, axis=axis),
             matrix,
         )
@@ -61,16 +64,16 @@ def memory_rows() -> Iterator[Row]:
 
 def _moving() -> Iterator[Row]:
     for name, dtype in (("f32", np.dtype(np.float32)), ("bf16", BF16)):
-        columns = SIDE * 4 // dtype.itemsize
+        columns = SIDE * 2 // dtype.itemsize
         yield _row(
             f"transpose {name} {SIDE}x{columns}",
             lambda np, x: np.transpose(x),
             partial(_uniform, SIDE, columns, dtype=dtype),
         )
     yield _row(
-        "transpose f32 64x2048x16x128 of heads",
+        "transpose f32 32x2048x16x128 of heads",
         lambda np, x: np.transpose(x, (0, 2, 1, 3)),
-        partial(_uniform, 64, 2048, 16, 128),
+        partial(_uniform, 32, 2048, 16, 128),
     )
     for columns in (SHORT, 16 * SHORT):
         count = ELEMENTS // columns
