@@ -292,20 +292,18 @@ def test_few_rows_share_what_a_subgroup_reads(m: int, rows: int, dtype: Any) -> 
         assert_exact(graph, (a, b), info)
 
 
-@pytest.mark.parametrize("k", [8192, 8192 + 40, 4 * 2048 + 256 + 3])
-@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize(("m", "k"), [(1, 8192), (3, 8451)])
 def test_subgroups_share_long_sums(m: int, k: int) -> None:
     info = device().info.masked(**GPU)
     rng = np.random.default_rng(k)
-    for n in (3, 9):
-        a, b = (small_integers(rng, shape, np.float32) for shape in ((m, k), (n, k)))
-        graph = one_op(DotGeneral((1,), (1,)), a, b)
-        (node,) = plan_graph(graph, info).body
-        assert node.kernel.schedule.endswith(", 4 a column")
-        assert_exact(graph, (a, b), info)
+    a, b = (small_integers(rng, shape, np.float32) for shape in ((m, k), (9, k)))
+    graph = one_op(DotGeneral((1,), (1,)), a, b)
+    (node,) = plan_graph(graph, info).body
+    assert node.kernel.schedule.endswith(", 4 a column")
+    assert_exact(graph, (a, b), info)
 
 
-@pytest.mark.parametrize("k", [2048, 2040, 8192, 8440])
+@pytest.mark.parametrize("k", [2040, 8440])
 def test_a_sum_is_the_same_beside_any_others(k: int) -> None:
     """In every bit, however many columns a subgroup has and loads are on their way."""
     info = device().info.masked(**GPU)
