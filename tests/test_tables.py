@@ -159,8 +159,47 @@ def test_a_large_table_is_declined():
         )
         after, (record,) = run_passes((make_tables,), before, device().info)
         assert bool(bodies(after)) == fires
-    detail = f"f32[{count + 1}] has {4 * count + 4} B, tables at most {4 * count}"
+    detail = (
+        f"f32[{count + 1}] has {4 * count + 4} B beside 0 B of others, tables at most "
+        f"{4 * count}"
+    )
     assert reason_of(record.log) == (Reason.LARGE_TABLE, detail)
+
+
+def test_tables_have_so_much_memory_in_all():
+    half = tables._MOST_BYTES // 8
+    lines = [f"device %0: f32[{half}]"]
+    for number, op in enumerate(("sin", "cos", "tan")):
+        first = 3 * number + 1
+        before = 3 * number if number else 0
+        lines += [
+            f"%{first}: f32[{half}] = iota[dtype=f32, shape=({half}), axis=0]()",
+            f"%{first + 1}: f32[{half}] = unary[op={op}](%{first})",
+            f"%{first + 2}: f32[{half}] = binary[op=mul](%{before}, %{first + 1})",
+        ]
+    graph = graph_of("\n".join([*lines, "result %9"]))
+    after, (record,) = run_passes((make_tables,), graph, device().info)
+    assert bodies(after) == [2, 2]
+    (declined,) = record.log.declined(MAKE_TABLE)
+    assert declined.reason is Reason.LARGE_TABLE
+    assert f"has {4 * half} B beside {8 * half} B of others" in declined.detail
+
+
+def test_so_many_tables_and_no_more():
+    def chained(x: Any) -> Any:
+        step = jnp.arange(8.0)
+        for _ in range(17):
+            step = jnp.sin(step)
+            x = x + step
+        return x
+
+    jitted = poot.jit(chained)
+    assert jitted.lower(X).report().count("there are 16 tables already") == 1
+    program = jitted.lower(X).compile().program
+    # What they share is computed once; a launch has fewer results than that.
+    assert len(program.setup.results) == 16 and len(program.setup.dispatches) == 2
+    (right,) = evaluate(jitted.trace(X).graph, X)
+    np.testing.assert_allclose(np.asarray(jitted(X)), right, rtol=1e-6)
 
 
 def test_a_long_chain_is_declined():
@@ -213,14 +252,15 @@ def test_a_program_computes_its_tables_once():
     jitted = poot.jit(turned)
     compiled = jitted.lower(X, np.float32(3)).compile()
     program = compiled.program
-    assert len(program.dispatches) == 1 and len(program.tables) == 1
+    assert len(program.dispatches) == 1 and len(program.setup.dispatches) == 1
     assert [str(type) for type in program.consts] == ["f32[8]"]
     for position in (0.0, 3.0, 70.0):
         args = X, np.float32(position)
         (right,) = evaluate(jitted.trace(*args).graph, *args)
         assert np.abs(np.asarray(jitted(*args)) - right).max() < 2e-6
     report = compiled.report()
-    assert "constant 0: f32[8], computed once by\n  0: pointwise_" in report
+    told = "constants from 0 on, f32[8], are computed once by\n  0: pointwise_"
+    assert told in report
     assert decode(encode(program)) == program
 
 
@@ -256,6 +296,6 @@ def test_reductions_products_and_random_numbers_are_tables():
 
     jitted = poot.jit(mixed)
     program = jitted.lower(X).compile().program
-    assert len(program.dispatches) == 1 and len(program.tables) == 2
+    assert len(program.dispatches) == 1 and len(program.setup.results) == 2
     (right,) = evaluate(jitted.trace(X).graph, X)
     np.testing.assert_allclose(np.asarray(jitted(X)), right, rtol=1e-5)

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from poot.core.errors import CompositeRefused, LoweringError
 from poot.core.graph import Graph
-from poot.core.ops.composite import Table
 from poot.core.ops.host import HostCall, Record, holds
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import (
@@ -48,7 +47,7 @@ from poot.lowering.passes.rope import rope
 from poot.lowering.passes.slot_ranges import slot_ranges
 from poot.lowering.passes.split_columns import split_columns
 from poot.lowering.passes.state_order import state_order
-from poot.lowering.passes.tables import make_tables
+from poot.lowering.passes.tables import make_tables, setup_graph
 from poot.lowering.passes.undo import undo
 from poot.lowering.passes.unwrap import drop_barriers, unwrap
 from poot.lowering.plan import control
@@ -173,12 +172,12 @@ def plan(graph: Graph, info: DeviceInfo, *, generic: bool = False) -> Program:
     """
     make = partial(make_program, info=info, generic=generic)
     program, undone = _planned(make, graph, info)
-    tables = tuple(
-        plan(lower(eqn.op.body, info).graph, info)
-        for eqn in graph.eqns
-        if isinstance(eqn.op, Table)
+    setup = setup_graph(graph)
+    return replace(
+        program,
+        notes=tuple(describe_passes(undone)),
+        setup=None if setup is None else plan(lower(setup, info).graph, info),
     )
-    return replace(program, notes=tuple(describe_passes(undone)), tables=tables)
 
 
 def placement(graph: Graph, info: DeviceInfo) -> Placement:

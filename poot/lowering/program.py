@@ -259,12 +259,18 @@ class Program:
     slots: tuple[SlotSpec, ...] = ()
     witnesses: tuple[WitnessSpec, ...] = ()
     arena_bytes: int = 0
-    # What computes the tables: the one result of each is a constant of this program.
-    tables: tuple[Program, ...] = ()
+    # What computes the tables: its results are the last constants of this program.
+    setup: Program | None = None
     # The number of the result that holds each exported value.
     exports: dict[str, int] = field(default_factory=dict)
     # What planning changed of the graph, for reports.
     notes: tuple[str, ...] = ()
+
+    @property
+    def given_consts(self) -> tuple[TensorType, ...]:
+        """The constants that are given, not computed by `setup`."""
+        computed = 0 if self.setup is None else len(self.setup.results)
+        return self.consts[: len(self.consts) - computed]
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -104,7 +104,8 @@ class Executable:
         self.device = device
         self.program = program
         _check_consts(program, consts)
-        consts = (*consts, *(_computed(device, table) for table in program.tables))
+        if program.setup is not None:
+            consts = (*consts, *_computed(device, program.setup))
         device.collect()
         lowered = lower_control(program, device.info)
         self.commands = record(
@@ -491,11 +492,11 @@ def _no_look(word: int) -> int:
 
 
 def _check_consts(program: Program, consts: Sequence[DeviceBuffer]) -> None:
-    count = len(program.consts) - len(program.tables)
+    needed_types = program.given_consts
+    count = len(needed_types)
     if len(consts) != count:
         raise LoweringError(f"the program has {count} constants; given {len(consts)}")
-    given = zip(program.consts[:count], consts, strict=True)
-    for number, (needed, const) in enumerate(given):
+    for number, (needed, const) in enumerate(zip(needed_types, consts, strict=True)):
         if const.is_closed or const.size_bytes < needed.size_bytes:
             raise LoweringError(
                 f"constant {number} ({needed}) needs {needed.size_bytes} bytes; its "
@@ -503,17 +504,17 @@ def _check_consts(program: Program, consts: Sequence[DeviceBuffer]) -> None:
             )
 
 
-def _computed(device: Device, table: Program) -> DeviceBuffer:
-    """The result of a program that takes nothing."""
-    executable = Executable(device, table)
+def _computed(device: Device, setup: Program) -> list[DeviceBuffer]:
+    """The results of a program that takes nothing."""
+    executable = Executable(device, setup)
     try:
         results, completion = executable.call(())
         completion.wait()
     finally:
         executable.close()
-    (result,) = results
-    result.shared = True
-    return result
+    for result in results:
+        result.shared = True
+    return results
 
 
 def _needed(program: Program) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Equations whose operands are literals become literals.
 
 What only counts, an iota say, stays: a kernel computes it from the index, which costs
-less than reading it. So programs carry no tables.
+less than reading it. What costs more becomes a table: see `tables.py`.
 """
 
 from __future__ import annotations

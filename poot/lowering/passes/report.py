@@ -114,10 +114,11 @@ def describe_program(program: Program) -> str:
         f"{moved} B moved, {flops} flops, arena {program.arena_bytes} B"
     ]
     lines += _node_lines(program.body, "  ")
-    first = len(program.consts) - len(program.tables)
-    for number, table in enumerate(program.tables, first):
-        lines.append(f"constant {number}: {program.consts[number]}, computed once by")
-        lines += _node_lines(table.body, "  ")
+    if program.setup is not None:
+        first = len(program.given_consts)
+        types = ", ".join(map(str, program.consts[first:]))
+        lines.append(f"constants from {first} on, {types}, are computed once by")
+        lines += _node_lines(program.setup.body, "  ")
     return "\n".join(lines)
 
 

@@ -47,9 +47,11 @@ MAKE_TABLE = Rewrite(
     "what depends on no input is the same in every call: computed once, then read",
 )
 
-# A table takes memory as long as the program lives.
+# Tables take memory as long as the program lives: so much in all.
 _MOST_BYTES = 16 << 20
-# Tables share nothing, so that long chains would be computed again and again.
+# Each is an operand of the kernels that read it, of which they have so many.
+_MOST_TABLES = 16
+# Each holds all that computes it: a long chain would stand there again and again.
 _MOST_EQUATIONS = 64
 
 _CHEAP: tuple[type[Op], ...] = (
@@ -136,12 +138,20 @@ def _make_tables(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     tables = _Tables(graph)
     tables.find()
     edit = graph.edit()
-    for value in tables.wanted:
+    count = taken = 0
+    for value in reversed(tables.wanted):
         index = tables.makers[value]
         where, type = place_of(graph, index), graph.type(value)
-        if type.size_bytes > _MOST_BYTES:
-            detail = f"{type} has {type.size_bytes} B, tables at most {_MOST_BYTES}"
+        if taken + type.size_bytes > _MOST_BYTES:
+            detail = (
+                f"{type} has {type.size_bytes} B beside {taken} B of others, tables at "
+                f"most {_MOST_BYTES}"
+            )
             log.decline(MAKE_TABLE, where, Reason.LARGE_TABLE, detail)
+            continue
+        if count == _MOST_TABLES:
+            detail = f"there are {count} tables already"
+            log.decline(MAKE_TABLE, where, Reason.OPERAND_LIMIT, detail)
             continue
         body = tables.body(value)
         if body is None:
@@ -152,7 +162,25 @@ def _make_tables(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         (new,) = edit.emit(Table(body), (), index, source, storage=Storage.COMPUTED)
         edit.replace(value, new)
         log.fire(MAKE_TABLE, where)
+        count, taken = count + 1, taken + type.size_bytes
     return edit.commit() if log.fired(MAKE_TABLE) else graph
+
+
+def setup_graph(graph: Graph) -> Graph | None:
+    """The graph whose results are the tables of another, in order; None without any."""
+    builder = Builder()
+    for index, eqn in enumerate(graph.eqns):
+        if not isinstance(eqn.op, Table):
+            continue
+        moved: dict[ValueId, ValueId] = {}
+        for step in eqn.op.body.eqns:
+            operands = (o if isinstance(o, Scalar) else moved[o] for o in step.inputs)
+            outs = builder.emit(step.op, tuple(operands), graph.source(index))
+            moved.update(zip(step.outs, outs, strict=True))
+        (result,) = eqn.op.body.results
+        builder.result(moved[result])
+    made = builder.finish()
+    return made if made.results else None
 
 
 # Sub-graphs run as often as their loops do, within one call.
