@@ -178,6 +178,13 @@ NEAR_MISSES = {
 }
 
 
+# What the details of some say beside the readers.
+SIZES = {
+    "long rows": ": 32000 B, at most 30720",
+    "many workgroups": ": 1200000 products, at most 131072 by so many workgroups",
+}
+
+
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses(name: str):
     text, reason = NEAR_MISSES[name]
@@ -188,6 +195,8 @@ def test_near_misses(name: str):
     assert_same_meaning(graph, after)
     (entry,) = record.log.declined(PROLOGUE)
     assert entry.reason is reason and entry.detail
+    if name in SIZES:
+        assert entry.detail.endswith(SIZES[name])
 
 
 def test_weights_side_by_side_along_k_take_few_workgroups():

@@ -293,12 +293,12 @@ def jit(
     Use it as `@jit` or `@jit(static_argnums=…)`. The function is traced once for each
     combination of shapes, dtypes, tree forms and static arguments, so it must be free
     of side effects. A donated argument's memory is reused for a result; the array is
-    deleted by the call.
+    deleted by the call. If no result has its type, a warning says so, and it stays.
 
     `slots` declares integer arguments that the host writes at each call, and the range
-    that is checked before anything runs: `slots={"pos": poot.slots.Pos(0, 15)}`. Paths
-    such as "state/pos" lead into containers; one that ends above leaves holds for all
-    of these.
+    that is checked before anything runs, or on the device if an array there is given:
+    `slots={"pos": poot.slots.Pos(0, 15)}`. Paths such as "state/pos" lead into
+    containers; one that ends above leaves holds for all of these.
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames, slots)
 

@@ -124,15 +124,16 @@ def _donate(
         value = staging.value_id(inputs[number])
         if builder.storage(value) is Storage.SLOT:
             continue
-        donated.append(number)
         takers = [v for v in free if builder.type(v) == builder.type(value)]
-        if value in results:
-            builder.donate(value, value)
-        elif takers:
-            free.remove(takers[0])
-            builder.donate(value, takers[0])
-        else:
+        if value not in results and not takers:
+            # As in JAX it stays the caller's.
             unused.append(f"{staging.origin(value)} ({builder.type(value)})")
+            continue
+        taker = value if value in results else takers[0]
+        if taker is not value:
+            free.remove(taker)
+        builder.donate(value, taker)
+        donated.append(number)
     if unused:
         _warn_unused(staging.function_name, unused)
     return tuple(donated)
@@ -141,8 +142,8 @@ def _donate(
 def _warn_unused(name: str, unused: list[str]) -> None:
     source = user_source()
     warnings.warn_explicit(
-        f"`{name}`: no result has the type of {', '.join(unused)}, so that donating it "
-        "gives its memory back, but does not reuse it",
+        f"`{name}`: no result has the type of {', '.join(unused)}, so that it is not "
+        "donated: the array stays as it is",
         UserWarning,
         source.file,
         source.line,

@@ -85,8 +85,10 @@ class _Walk:
         if refusal is None:
             self.log.fire(PROLOGUE, place_of(self.graph, index))
             return found
+        reason, values = refusal
         detail = ", ".join(f"%{self.graph.eqns[user].outs[0]}" for user in readers)
-        self.log.decline(PROLOGUE, place_of(self.graph, index), refusal, detail)
+        detail += f": {values}" if values else ""
+        self.log.decline(PROLOGUE, place_of(self.graph, index), reason, detail)
         return []
 
     def _is_contraction(self, index: int) -> bool:
@@ -95,46 +97,53 @@ class _Walk:
             return op.prologue is None
         return isinstance(op, CONTRACTIONS)
 
-    def _refusal(self, eqn: Eqn, readers: list[int]) -> Reason | None:
+    def _refusal(self, eqn: Eqn, readers: list[int]) -> tuple[Reason, str] | None:
+        """Why it stays apart, and the sizes that this depends on."""
         if len(eqn.outs) > 1:
-            return Reason.OTHER_RESULT_USED
+            return Reason.OTHER_RESULT_USED, ""
         if eqn.out in self.kept:
-            return Reason.KEPT
+            return Reason.KEPT, ""
         if len(readers) > 1:
-            return Reason.SEVERAL_READERS
+            return Reason.SEVERAL_READERS, ""
         (reader,) = readers
         made, type = self.graph.eqns[reader], self.graph.type(eqn.out)
         if not self._is_lhs(made, eqn.out):
-            return Reason.NOT_LHS
+            return Reason.NOT_LHS, ""
         rows, length = math.prod(type.shape[:-1]), type.shape[-1]
         if rows > MOST_ROWS or needs_stages(rows, length, self.info):
-            return Reason.MANY_ROWS
-        if self._repeats_much(made, rows):
-            return Reason.RECOMPUTE
+            return Reason.MANY_ROWS, f"{rows} rows of {length}, at most {MOST_ROWS}"
+        repeats = self._repeats(made, rows)
+        if repeats is not None:
+            return Reason.RECOMPUTE, repeats
         room = self.info.max_shared_bytes - _SPARE_BYTES
-        if rows * length * dtypes.float32.itemsize > room:
-            return Reason.SHARED_MEMORY
-        if len({*eqn.inputs, *made.inputs}) + len(made.outs) > MOST_OPERANDS:
-            return Reason.OPERAND_LIMIT
+        taken = rows * length * dtypes.float32.itemsize
+        if taken > room:
+            return Reason.SHARED_MEMORY, f"{taken} B, at most {room}"
+        operands = len({*eqn.inputs, *made.inputs}) + len(made.outs)
+        if operands > MOST_OPERANDS:
+            return Reason.OPERAND_LIMIT, f"{operands}, at most {MOST_OPERANDS}"
         return None
 
-    def _repeats_much(self, reader: Eqn, rows: int) -> bool:
-        """Whether many workgroups would compute the rows.
+    def _repeats(self, reader: Eqn, rows: int) -> str | None:
+        """How much is computed by workgroups that would each compute the rows too.
 
-        Of weights whose k stand side by side, few workgroups can compute all columns.
+        None where these are few: of weights whose k stand side by side, few workgroups
+        can compute all columns.
         """
         composite, operands = as_epilogue(self.graph, reader)
         weights = operands[1 : 1 + len(composite.heads)]
         products = rows * sum(self.graph.type(weight).size for weight in weights)
-        if self.info.is_cpu:
-            return products > _FEW_PRODUCTS_OF_CPU
-        if products <= _FEW_PRODUCTS:
-            return False
+        most = _FEW_PRODUCTS_OF_CPU if self.info.is_cpu else _FEW_PRODUCTS
+        if products <= most:
+            return None
         pairs = zip(composite.heads, weights, strict=True)
-        return not (
-            self.info.subgroup_arithmetic
+        if (
+            not self.info.is_cpu
+            and self.info.subgroup_arithmetic
             and all(self._is_dense(head, weight) for head, weight in pairs)
-        )
+        ):
+            return None
+        return f"{products} products, at most {most} by so many workgroups"
 
     def _is_dense(self, head: Op, weight: Operand) -> bool:
         type = self.graph.type(weight)
