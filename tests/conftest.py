@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -109,6 +110,13 @@ def _no_validation_message(request: pytest.FixtureRequest) -> Iterator[None]:
     if log and log.exists() and log.stat().st_size > before:
         message = log.read_bytes()[before:].decode()
         pytest.fail(f"Vulkan's validation layers say:\n{message}", pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_jax_compiled_goes() -> Iterator[None]:
+    """Give back, with the memory, the time that collecting garbage takes of it."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(autouse=True, scope="session")

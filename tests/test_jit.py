@@ -272,7 +272,7 @@ def test_donation_that_nothing_can_use_warns_once_at_the_line_of_the_call() -> N
     with pytest.warns(UserWarning, match=r"argument `x` \(f32\[2,3\]\)") as caught:
         x = poot.device_put(X)
         assert float(f(x)) == 21
-    assert x.is_deleted() and caught[0].filename == __file__
+    assert not x.is_deleted() and caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f(poot.device_put(X))
