@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from poot.core.builder import Builder
 from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, ValueId
+from poot.core.extract import extract
 from poot.core.graph import Graph
 from poot.core.op import Op, PrimitiveKey
 from poot.core.ops.composite import Table
@@ -109,15 +110,7 @@ class _Tables:
             if len(needed) > _MOST_EQUATIONS:
                 return None
             waiting += _values(self.graph.eqns[index])
-        builder = Builder()
-        moved: dict[ValueId, ValueId] = {}
-        for index in sorted(needed):
-            eqn = self.graph.eqns[index]
-            operands = (o if isinstance(o, Scalar) else moved[o] for o in eqn.inputs)
-            outs = builder.emit(eqn.op, tuple(operands), self.graph.source(index))
-            moved.update(zip(eqn.outs, outs, strict=True))
-        builder.result(moved[value])
-        return builder.finish()
+        return extract(self.graph, (), (value,), witnesses=False)
 
 
 def _values(eqn: Eqn) -> Iterator[ValueId]:
