@@ -60,16 +60,14 @@ def _row_rows() -> Iterator[Row]:
     yield Row(
         "chain f32 2^28",
         "TB/s",
-        _first_rows(
-            lambda library, x: chain(library.numpy, x), lambda: [normal(ELEMENTS)]
-        ),
+        _first_rows(_chain, lambda: [normal(ELEMENTS)]),
         tera(size),
     )
     yield Row(
         f"softmax f32 {ROWS}x{COLUMNS}",
         "TB/s",
         _first_rows(
-            lambda library, x: softmax(library.numpy, x),
+            _softmax,
             lambda: [normal(ROWS, COLUMNS)],
         ),
         tera(size),
