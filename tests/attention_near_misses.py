@@ -8,6 +8,7 @@ from typing import Any
 
 import poot
 import poot.numpy as jnp
+from poot import nn
 from poot.lowering.passes.driver import Reason
 from tests.attention_spellings import HEADS, SCALE, B, H, T, products, softmax
 
@@ -44,23 +45,31 @@ def powers_of(scores: Any) -> Any:
     return jnp.exp(scores - scores.max(-1, keepdims=True))
 
 
+def softmax_below(scores: Any, largest: Any) -> Any:
+    powers = jnp.exp(scores - largest)
+    return powers / powers.sum(-1, keepdims=True)
+
+
 # --- the softmax --------------------------------------------------------------
 
 
-@near_miss(Reason.NO_PEAK, "the exponent %4 is no difference")
+@near_miss(Reason.NO_PEAK, "the exponent %4 = MatMul(%0, %3) is no difference")
 def nothing_taken_off(q, k, v):
     powers = jnp.exp(products(q, k))
     return (powers / powers.sum(-1, keepdims=True)) @ v
 
 
-@near_miss(Reason.NO_PEAK, "%6 is taken off, which is no largest")
+@near_miss(
+    Reason.NO_PEAK,
+    "%6 = Binary[DIV](%5, 9.0:f32) is taken off %4 f32[2,4,9,9], and",
+)
 def the_mean_taken_off(q, k, v):
     scores = products(q, k)
     powers = jnp.exp(scores - scores.mean(-1, keepdims=True))
     return (powers / powers.sum(-1, keepdims=True)) @ v
 
 
-@near_miss(Reason.NO_PEAK, "%6 is the largest of %4, and taken off %5")
+@near_miss(Reason.NO_PEAK, "%6 is the largest of %4 f32[2,4,9,9], and taken off %5")
 def another_largest(q, k, v):
     scores = products(q, k) * SCALE
     powers = jnp.exp(scores - products(q, k).max(-1, keepdims=True))
@@ -75,7 +84,7 @@ def exponents_read(q, k, v):
     return (powers / powers.sum(-1, keepdims=True)) @ v, below.sum(-1)
 
 
-@near_miss(Reason.OTHER_TOTAL, "nothing sums %7")
+@near_miss(Reason.OTHER_TOTAL, "nothing sums %7, read by Binary[DIV] for %10")
 def another_sum(q, k, v):
     scores = products(q, k)
     return (powers_of(scores) / jnp.abs(scores).sum(-1, keepdims=True)) @ v
@@ -89,7 +98,11 @@ def sum_of_another_axis(q, k, v):
     return (powers / powers.sum(-2, keepdims=True)) @ v
 
 
-@near_miss(Reason.OTHER_TOTAL, "%10 divides by %9, which is not the sum %8")
+@near_miss(
+    Reason.OTHER_TOTAL,
+    "%10 divides by %9 = Binary[ADD](%8, 9.999999974752427e-07:f32), which is not "
+    "the sum %8",
+)
 def small_number_added(q, k, v):
     powers = powers_of(products(q, k))
     return (powers / (powers.sum(-1, keepdims=True) + 1e-6)) @ v
@@ -145,16 +158,246 @@ def differentiated(q, k, v):
 
 @near_miss(
     Reason.SHARES_CHANGED,
-    "Binary[MUL] makes %11 of the shares %10",
+    "Binary[MUL] makes %11 f32[2,4,9,9] of the shares %10 f32[2,4,9,9]",
     (B, H, T, T),
 )
 def shares_dropped(q, k, v, kept):
     return (softmax(products(q, k)) * kept) @ v
 
 
-@near_miss(Reason.SHARES_CHANGED, "Slice makes %12 of the shares %11", (B, H, T, 1))
+@near_miss(
+    Reason.SHARES_CHANGED,
+    "Slice makes %12 f32[2,4,9,9] of the shares %11 f32[2,4,9,10]",
+    (B, H, T, 1),
+)
 def a_sink_beside_the_keys(q, k, v, sink):
     return softmax(jnp.concatenate([products(q, k), sink], -1))[..., :-1] @ v
+
+
+@near_miss(
+    Reason.SHARES_CHANGED,
+    "Select makes %14 f32[2,4,9,9] of the shares %13 f32[2,4,9,9], 0.0:f32 where %7 "
+    "does not hold; the kernel has NaN, not that, in rows where it never does",
+)
+def rows_of_no_key_are_zero(q, k, v):
+    place = jnp.arange(T)
+    return nn.softmax(products(q, k), where=place[:, None] > place) @ v
+
+
+@near_miss(
+    Reason.SHARES_CHANGED,
+    "Binary[MUL] makes %12 f32[2,4,9,9,8] of the shares %10 f32[2,4,9,9,1]",
+)
+def products_that_are_summed(q, k, v):
+    shares = softmax(products(q, k))
+    return (shares[..., None] * v[:, :, None]).sum(-2)
+
+
+# --- sinks --------------------------------------------------------------------
+
+
+@near_miss(Reason.OTHER_TOTAL, "%10 divides by %9 = Binary[ADD](1.0:f32, %8), which")
+def one_more_than_the_sum(q, k, v):
+    powers = powers_of(products(q, k))
+    return (powers / (1 + powers.sum(-1, keepdims=True))) @ v
+
+
+@near_miss(
+    Reason.NO_PEAK,
+    "%6 = Binary[MAX](%5, 0.0:f32) is taken off %4 f32[2,4,9,9], and is no largest",
+)
+def one_more_below_a_peak(q, k, v):
+    scores = products(q, k)
+    largest = jnp.maximum(scores.max(-1, keepdims=True), 0)
+    powers = jnp.exp(scores - largest)
+    return (powers @ v) / (jnp.exp(-largest) + powers.sum(-1, keepdims=True))
+
+
+@near_miss(Reason.NO_PEAK, "%7 = Binary[MAX](%6, %3) is taken off %5", (H, 1, 1))
+def a_sink_in_the_sum(q, k, v, sink):
+    scores = products(q, k)
+    largest = jnp.maximum(scores.max(-1, keepdims=True), sink)
+    powers = jnp.exp(scores - largest)
+    total = jnp.exp(sink - largest) + powers.sum(-1, keepdims=True)
+    return (powers / total) @ v
+
+
+# --- logarithms ---------------------------------------------------------------
+
+
+def log_total(scores: Any) -> Any:
+    """The logarithm of the sum of exponentials, and the largest score, a row."""
+    largest = scores.max(-1, keepdims=True)
+    return jnp.log(jnp.exp(scores - largest).sum(-1, keepdims=True)), largest
+
+
+def logsumexp(scores: Any) -> Any:
+    log, largest = log_total(scores)
+    return log + largest
+
+
+@near_miss(Reason.OTHER_BASE, "%7 = Unary[EXP2](%6); takes exponentials")
+def powers_of_two(q, k, v):
+    scores = products(q, k)
+    powers = jnp.exp2(scores - scores.max(-1, keepdims=True))
+    return (powers / powers.sum(-1, keepdims=True)) @ v
+
+
+@near_miss(Reason.NO_PEAK, "the exponent %4 = MatMul(%0, %3) is no difference")
+def logarithm_of_large_powers(q, k, v):
+    scores = products(q, k)
+    return jnp.exp(scores - jnp.log(jnp.exp(scores).sum(-1, keepdims=True))) @ v
+
+
+@near_miss(
+    Reason.OTHER_TOTAL,
+    "%9 = Unary[LOG](%8) is taken off %4; takes %9, the logarithm of the sum, off %6, "
+    "or that plus %5 off %4",
+)
+def without_the_largest(q, k, v):
+    scores = products(q, k)
+    return jnp.exp(scores - log_total(scores)[0]) @ v
+
+
+@near_miss(Reason.OTHER_TOTAL, "Binary[ADD](%10, %6) is taken off %5; takes %10, the")
+def logsumexp_of_other_scores(q, k, v):
+    scores = products(q, k)
+    return jnp.exp(jnp.tanh(scores) - logsumexp(scores)) @ v
+
+
+@near_miss(Reason.OTHER_TOTAL, "is taken off %4; takes %9, the logarithm of the sum")
+def logarithm_below_another_largest(q, k, v):
+    scores = products(q, k)
+    log, _ = log_total(scores)
+    return jnp.exp(scores - (log + jnp.tanh(scores).max(-1, keepdims=True))) @ v
+
+
+@near_miss(Reason.OTHER_TOTAL, "Binary[ADD](%9, %10) is taken off %4; takes %9")
+def logarithm_and_no_largest(q, k, v):
+    scores = products(q, k)
+    return jnp.exp(scores - (log_total(scores)[0] + scores.min(-1, keepdims=True))) @ v
+
+
+@near_miss(Reason.OTHER_TOTAL, "is taken off %4; takes %9, the logarithm of the sum")
+def logarithm_of_the_mean(q, k, v):
+    scores = products(q, k)
+    return jnp.exp(scores - (logsumexp(scores) - 2)) @ v
+
+
+@near_miss(
+    Reason.OTHER_TOTAL,
+    "Select(%13, %11, -inf:f32) is no difference, from which %9 = Unary[LOG](%8) is",
+)
+def logarithms_masked(q, k, v):
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    place = jnp.arange(T)
+    logs = scores - largest - log
+    return jnp.exp(jnp.where(place[:, None] >= place, logs, -jnp.inf)) @ v
+
+
+@near_miss(
+    Reason.OTHER_TOTAL, "%8 is the sum along axis 2, the largest was along axis 3"
+)
+def logarithm_of_another_axis(q, k, v):
+    scores = products(q, k)
+    largest = scores.max(-1, keepdims=True)
+    below = scores - largest
+    return jnp.exp(below - jnp.log(jnp.exp(below).sum(-2, keepdims=True))) @ v
+
+
+@near_miss(Reason.SHARES_USED, "%10, the logarithm of their sum, is an output")
+def logsumexp_returned(q, k, v):
+    scores = products(q, k)
+    total = logsumexp(scores)
+    return jnp.exp(scores - total) @ v, total
+
+
+@near_miss(Reason.SHARES_USED, "the logarithm of their sum, is read by Unary[TANH] for")
+def logarithm_read(q, k, v):
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    return jnp.exp(scores - (log + largest)) @ v, jnp.tanh(log)
+
+
+@near_miss(Reason.SHARES_USED, "%7, the exponentials, is read by Reduce[MIN] for")
+def powers_below_the_logarithm_read(q, k, v):
+    scores = products(q, k)
+    below = scores - scores.max(-1, keepdims=True)
+    powers = jnp.exp(below)
+    logs = below - jnp.log(powers.sum(-1, keepdims=True))
+    return jnp.exp(logs) @ v, powers.min(0)
+
+
+@near_miss(Reason.SHARES_USED, "%6, the exponent, is read by Reduce[MIN] for")
+def exponents_below_the_logarithm_read(q, k, v):
+    scores = products(q, k)
+    below = scores - scores.max(-1, keepdims=True)
+    logs = below - jnp.log(jnp.exp(below).sum(-1, keepdims=True))
+    return jnp.exp(logs) @ v, below.min(0)
+
+
+@near_miss(Reason.SHARES_USED, "%10, the exponent, is an output")
+def logarithms_returned(q, k, v):
+    logs = nn.log_softmax(products(q, k))
+    return jnp.exp(logs) @ v, logs
+
+
+@near_miss(Reason.SHARES_USED, "%11, the shares, is an output")
+def shares_by_logarithms_returned(q, k, v):
+    shares = jnp.exp(nn.log_softmax(products(q, k)))
+    return shares @ v, shares
+
+
+@near_miss(Reason.OTHER_AXES, " f32[9,9] is %")
+def logarithms_of_all_rows(q, k, v):
+    scores = products(q[0, 0], k[0, 0])
+    log, largest = log_total(scores)
+    return jnp.exp(scores - (log + largest[:, 0])) @ v[0, 0]
+
+
+@near_miss(Reason.OTHER_AXES, " f32[9,9,9] with keys along axis 2")
+def largest_of_other_rows_and_a_logarithm(q, k, v):
+    q, k, v = (x[0, 0][:, None] * q[0, 0] for x in (q, k, v))
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    return jnp.exp(scores - (log + jnp.swapaxes(largest, 0, 1))) @ v
+
+
+@near_miss(Reason.OTHER_AXES, " f32[9,9,9] with keys along axis 2")
+def logarithm_of_other_rows_and_the_largest(q, k, v):
+    q, k, v = (x[0, 0][:, None] * q[0, 0] for x in (q, k, v))
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    return jnp.exp(scores - (jnp.swapaxes(log, 0, 1) + largest)) @ v
+
+
+@near_miss(Reason.NO_PEAK, "Select(%6, %5, 1.0:f32) is taken off %4 f32[2,4,9,9]")
+def one_where_the_largest_is_infinite(q, k, v):
+    scores = products(q, k)
+    largest = scores.max(-1, keepdims=True)
+    return softmax_below(scores, jnp.where(jnp.isfinite(largest), largest, 1)) @ v
+
+
+@near_miss(Reason.NO_PEAK, "Select(%6, %5, 0.0:f32) is taken off %4 f32[2,4,9,9]")
+def zero_where_the_largest_is_a_number(q, k, v):
+    scores = products(q, k)
+    largest = scores.max(-1, keepdims=True)
+    return softmax_below(scores, jnp.where(jnp.isnan(largest), largest, 0)) @ v
+
+
+@near_miss(Reason.NO_PEAK, "Select(%7, %6, 0.0:f32) is taken off %4 f32[2,4,9,9]")
+def zero_where_something_else_is_infinite(q, k, v):
+    scores = products(q, k)
+    least, largest = (f(-1, keepdims=True) for f in (scores.min, scores.max))
+    return softmax_below(scores, jnp.where(jnp.isfinite(least), largest, 0)) @ v
+
+
+@near_miss(Reason.NO_PEAK, "Select(%6, %7, 0.0:f32) is taken off %5", (T, 1))
+def zero_where_told(q, k, v, told):
+    scores = products(q, k)
+    largest = jnp.where(told > 0, scores.max(-1, keepdims=True), 0)
+    return softmax_below(scores, largest) @ v
 
 
 # --- the scores ---------------------------------------------------------------

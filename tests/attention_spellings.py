@@ -134,6 +134,78 @@ def mapped_over_heads(q, k, v):
     return poot.vmap(poot.vmap(head))(q, k, v)
 
 
+# --- shares by a logarithm ----------------------------------------------------
+
+
+def causal(scores: Any) -> Any:
+    place = jnp.arange(T)
+    return jnp.where(place[:, None] >= place, scores, -jnp.inf)
+
+
+@spelling(HEADS, HEADS, HEADS)
+def exponentials_of_log_softmax(q, k, v):
+    return jnp.exp(nn.log_softmax(products(q, k) * SCALE)) @ v
+
+
+@spelling(TOKENS, GROUPED, GROUPED)
+def exponentials_of_log_softmax_by_einsum(q, k, v):
+    k, v = (jnp.repeat(x, H // K, axis=2) for x in (k, v))
+    logs = nn.log_softmax(causal(jnp.einsum("bthd,bshd->bhts", q, k) * SCALE))
+    return jnp.einsum("bhts,bshd->bthd", jnp.exp(logs), v)
+
+
+@spelling(HEADS, HEADS, HEADS)
+def below_the_logsumexp(q, k, v):
+    scores = products(q, k) * SCALE
+    return jnp.exp(scores - nn.logsumexp(scores, -1, keepdims=True)) @ v
+
+
+@spelling(HEADS, HEADS, HEADS)
+def below_the_logsumexp_of_masked_scores(q, k, v):
+    scores = causal(products(q, k) * SCALE)
+    return jnp.exp(scores - nn.logsumexp(scores, axis=-1)[..., None]) @ v
+
+
+@spelling(HEADS, HEADS, HEADS)
+def below_the_largest_plus_the_logarithm(q, k, v):
+    scores = products(q, k) * SCALE
+    largest = scores.max(-1)
+    powers = jnp.exp(scores - largest[..., None])
+    return jnp.exp(scores - (largest + jnp.log(powers.sum(-1)))[..., None]) @ v
+
+
+@spelling(HEADS, HEADS, HEADS)
+def keys_first_below_the_logsumexp(q, k, v):
+    scores = k @ jnp.swapaxes(q, -1, -2) * SCALE
+    shares = jnp.exp(scores - nn.logsumexp(scores, axis=-2)[:, :, None])
+    return jnp.einsum("bhst,bhsd->bhtd", shares, v)
+
+
+@spelling(HEADS, HEADS, HEADS, dtype=BF16)
+def narrow_shares_by_a_wide_logsumexp(q, k, v):
+    scores = (products(q, k) * SCALE).astype(jnp.float32)
+    total = nn.logsumexp(scores, -1, keepdims=True)
+    return jnp.exp(scores - total).astype(q.dtype) @ v
+
+
+@spelling(HEADS, HEADS, HEADS)
+def finite_largest(q, k, v):
+    scores = causal(products(q, k) * SCALE)
+    largest = scores.max(-1, keepdims=True)
+    largest = jnp.where(jnp.isfinite(largest), largest, 0)
+    powers = jnp.exp(scores - largest)
+    return (powers @ v) / powers.sum(-1, keepdims=True)
+
+
+@spelling(HEADS, HEADS, HEADS)
+def finite_largest_moved(q, k, v):
+    scores = causal(products(q, k) * SCALE)
+    largest = scores.max(-1)
+    largest = jnp.where(jnp.isfinite(largest), largest, jnp.zeros_like(largest))
+    powers = jnp.exp(scores - largest[..., None])
+    return (powers / powers.sum(-1, keepdims=True)) @ v
+
+
 # --- masks and biases ---------------------------------------------------------
 
 

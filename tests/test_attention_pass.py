@@ -1,4 +1,4 @@
-"""Attention is found in 30 spellings, and declined where it is none."""
+"""Attention is found in 39 spellings, and declined where it is none."""
 
 from __future__ import annotations
 
@@ -56,6 +56,47 @@ def test_declined(miss: NearMiss) -> None:
     (found,) = [e for r in records for e in r.log.declined(FIND_ATTENTION)]
     assert found.reason is miss.reason
     assert miss.detail in found.detail
+
+
+def finite_softmax(scores: Any) -> Any:
+    largest = scores.max(-1, keepdims=True)
+    powers = jnp.exp(scores - jnp.where(jnp.isfinite(largest), largest, 0))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def below_logsumexp(scores: Any) -> Any:
+    return jnp.exp(scores - poot.nn.logsumexp(scores, -1, keepdims=True))
+
+
+def exp_log_softmax(scores: Any) -> Any:
+    return jnp.exp(poot.nn.log_softmax(scores))
+
+
+@pytest.mark.parametrize(
+    "shares_of",
+    [softmax, finite_softmax, below_logsumexp, exp_log_softmax],
+    ids=lambda function: function.__name__,
+)
+def test_rows_without_a_share(shares_of: Any) -> None:
+    """Nothing but -inf, an inf and a NaN make a row NaN, however shares are spelled."""
+    q, k, v = (np.random.default_rng(n).standard_normal((9, 4)) for n in range(3))
+    bias = np.zeros((9, 9))
+    bias[0], bias[1, 2], bias[2, 3], bias[3, 1:] = -np.inf, np.inf, np.nan, -np.inf
+    bias[4, 5] = bias[5, 4] = 1000.0
+    given = [x.astype(np.float32) for x in (q, k, v, bias)]
+
+    def means(q, k, v, bias):
+        return shares_of(products(q, k) + bias) @ v
+
+    before = poot.jit(means).trace(*given).graph
+    after = lowered(before)
+    assert len(attentions(after)) == 1
+    for graph in (before, after):
+        (found,) = evaluate_all(graph, *given).results
+        assert np.isnan(found[:3]).all()
+        wanted = given[2][[0, 5, 4]]
+        np.testing.assert_allclose(found[3:6], wanted, rtol=1e-6, atol=1e-6)
+        assert np.isfinite(found[6:]).all()
 
 
 def test_a_transpose_of_the_means_joins() -> None:

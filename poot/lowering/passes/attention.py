@@ -10,29 +10,36 @@ from poot.core.ops.elementwise import Unary, UnaryOp
 from poot.core.ops.shape import Reshape, Transpose
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.attention_axes import Atom
+from poot.lowering.passes.attention_facts import Facts, reaches_contraction
+from poot.lowering.passes.attention_logs import Logs
 from poot.lowering.passes.attention_match import Match
+from poot.lowering.passes.attention_quotient import Quotient
 from poot.lowering.passes.attention_roles import FEATURE, bring
 from poot.lowering.passes.attention_score import IndexValues, Slicer, score_graph
-from poot.lowering.passes.attention_softmax import (
+from poot.lowering.passes.attention_softmax import Softmax
+from poot.lowering.passes.driver import (
     Declined,
-    Facts,
-    Softmax,
-    find_softmax,
+    Log,
+    Numerics,
+    Pass,
+    Reason,
+    Rewrite,
+    place_of,
 )
-from poot.lowering.passes.driver import Log, Numerics, Pass, Rewrite, place_of
 
 FIND_ATTENTION = Rewrite(
     "find_attention",
     "softmax(score(q kᵀ)) v may be summed by tiles of keys: what is largest so far is "
-    "taken off, and older sums shrink; scores and shares stay f32; f16, bf16, f32",
+    "taken off, and older sums shrink; scores and shares stay f32; exp(s - log t) is "
+    "exp(s) / t without the roundings of log; f16, bf16, f32",
     Numerics.REASSOCIATING,
 )
 
-_EXP = Unary(UnaryOp.EXP)
+_EXP, _EXP2 = Unary(UnaryOp.EXP), Unary(UnaryOp.EXP2)
 
 
 def _find_attention(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
-    powers = [index for index, eqn in enumerate(graph.eqns) if eqn.op == _EXP]
+    powers = [index for index, eqn in enumerate(graph.eqns) if eqn.op in (_EXP, _EXP2)]
     if not powers:
         return graph
     facts = Facts(graph)
@@ -41,7 +48,7 @@ def _find_attention(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     fired = False
     for index in powers:
         try:
-            softmax = find_softmax(facts, index)
+            softmax = _find_softmax(facts, index)
             if softmax is None:
                 continue
             match = _match(facts, indices, softmax)
@@ -54,14 +61,32 @@ def _find_attention(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     return edit.commit() if fired else graph
 
 
+def _find_softmax(facts: Facts, index: int) -> Softmax | None:
+    """The softmax around the powers of an equation, if they lead to a contraction.
+
+    Declined if they do, but it is none or is not only read there.
+    """
+    eqn = facts.graph.eqns[index]
+    for spelling in (Quotient(facts, eqn), Logs(facts, eqn)):
+        if not spelling.is_candidate:
+            continue
+        if not reaches_contraction(facts, eqn.out):
+            return None
+        if eqn.op == _EXP2:
+            raise Declined(
+                Reason.OTHER_BASE, f"{facts.made(eqn.out)}; takes exponentials"
+            )
+        return spelling.softmax()
+    return None
+
+
 def _match(facts: Facts, indices: IndexValues, softmax: Softmax) -> Match:
     """The match with the first contraction that the scores can be made of."""
     slicer = Slicer(facts, indices, softmax.scores)
-    ends = {facts.makers[softmax.largest.out], facts.makers[softmax.below]}
     first: Declined | None = None
     for products in slicer.products():
         try:
-            return Match(facts, softmax, slicer.cut(products, ends))
+            return Match(facts, softmax, slicer.cut(products, softmax.scored))
         except Declined as why:
             first = first or why
     assert first is not None

@@ -18,6 +18,7 @@ from poot.lowering.passes.attention_axes import (
     Split,
     aligned,
 )
+from poot.lowering.passes.attention_facts import Facts
 from poot.lowering.passes.attention_roles import (
     FEATURE,
     Placed,
@@ -32,8 +33,8 @@ from poot.lowering.passes.attention_roles import (
     source_of,
 )
 from poot.lowering.passes.attention_score import Slice, path_axes
-from poot.lowering.passes.attention_softmax import Declined, Facts, Softmax
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.attention_softmax import Softmax
+from poot.lowering.passes.driver import Declined, Reason
 
 _DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
 # So often axes are cut up, at most.
@@ -97,15 +98,12 @@ class Match:
         raise NoAxes
 
     def _other_axes(self) -> Declined:
-        softmax, products = self.softmax, self.cut.products
+        named, scores = self.facts.named, self.softmax.scores
         return Declined(
             Reason.OTHER_AXES,
-            f"products {self._named(products)}, scores {self._named(softmax.scores)} "
-            f"with keys along axis {softmax.axis}, means {self._named(self.mean.out)}",
+            f"products {named(self.cut.products)}, scores {named(scores)} with keys "
+            f"along axis {self.softmax.axis}, means {named(self.mean.out)}",
         )
-
-    def _named(self, value: ValueId) -> str:
-        return f"%{value} {self.graph.type(value)}"
 
     def _split_source(self, other: SourceSplit) -> None:
         for name, source in self._sources.items():
@@ -122,7 +120,8 @@ class Match:
         if len(scores[softmax.axis]) != 1:
             raise NoAxes
         (key,) = scores[softmax.axis]
-        self._require_aligned(softmax.largest, softmax.peak.moves, scores)
+        for peak in softmax.peaks:
+            self._require_aligned(softmax.largest, peak.moves, scores)
         weights = self._moved(softmax.weights.moves, scores)
         sides = sides_of(self.graph, self.product)
         k_side = self._side_of(key, sides)
@@ -273,7 +272,7 @@ class Match:
             if self.graph.type(value).dtype not in _DTYPES:
                 raise Declined(
                     Reason.OTHER_DTYPE,
-                    f"{self._named(value)}; takes f16, bf16 and f32",
+                    f"{self.facts.named(value)}; takes f16, bf16 and f32",
                 )
         moves = (*softmax.weights.moves, *(softmax.late[0] if softmax.late else ()))
         casts = [i for i in moves if isinstance(self.graph.eqns[i].op, Cast)]

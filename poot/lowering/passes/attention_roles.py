@@ -15,7 +15,7 @@ from poot.core.ops.elementwise import Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.shape import Broadcast, Reshape, Transpose
 from poot.lowering.passes.attention_axes import Atom, Atoms, Axes, NoAxes, Split
-from poot.lowering.passes.attention_softmax import Facts
+from poot.lowering.passes.attention_facts import Facts
 
 # What an axis of an operand is that is no part of the products.
 FEATURE: Atom = (-1, 0)

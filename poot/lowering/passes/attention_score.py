@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from poot.core.builder import Builder
@@ -22,8 +22,8 @@ from poot.lowering.passes.attention_axes import (
     NoAxes,
     pad,
 )
-from poot.lowering.passes.attention_softmax import Declined, Facts, is_contraction
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.attention_facts import Facts, is_contraction
+from poot.lowering.passes.driver import Declined, Reason
 from poot.lowering.plan.layout import VIEWS
 from poot.lowering.plan.state import ELEMENTWISE, POINTWISE
 
@@ -133,7 +133,7 @@ class Slicer:
             raise Declined(Reason.NO_PRODUCTS, f"the scores are %{self.scores}{end}")
         yield from self.leaves
 
-    def cut(self, products: ValueId, ends: set[int]) -> Slice:
+    def cut(self, products: ValueId, ends: Set[int]) -> Slice:
         """The slice from these products; `ends` are what may read the scores."""
         made = {products}
         path: list[int] = []
@@ -171,7 +171,7 @@ class Slicer:
             )
         return Slice(products, tuple(path), tuple(included), tuple(extras))
 
-    def _require_unread(self, made: set[ValueId], inside: set[int]) -> None:
+    def _require_unread(self, made: set[ValueId], inside: Set[int]) -> None:
         for value in sorted(made):
             if value in self.facts.kept:
                 raise Declined(Reason.SCORES_USED, f"%{value} is an output")
@@ -183,7 +183,7 @@ class Slicer:
                         f"%{value} is read by {eqn.op} for %{eqn.outs[0]} too",
                     )
 
-    def _included(self, path: set[int], ends: set[int]) -> list[int]:
+    def _included(self, path: set[int], ends: Set[int]) -> list[int]:
         """The path with what nobody else reads, or what takes little to repeat."""
         found = set(path)
         needed = {

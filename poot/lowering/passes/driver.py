@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from poot.core.dtypes import Scalar
+from poot.core.equation import Operand
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.control import ControlOp
@@ -40,6 +42,7 @@ class Reason(enum.Enum):
     NOT_LAST_AXIS = "not-last-axis"
     NO_PEAK = "no-peak"
     OTHER_TOTAL = "other-total"
+    OTHER_BASE = "other-base"
     SHARES_USED = "shares-used"
     SHARES_CHANGED = "shares-changed"
     NO_PRODUCTS = "no-products"
@@ -105,6 +108,7 @@ REASONS = {
     Reason.NOT_LAST_AXIS: "the reduced axis is not the last",
     Reason.NO_PEAK: "what exp takes is not below the largest of the same scores",
     Reason.OTHER_TOTAL: "the exponentials are not divided by their own sum",
+    Reason.OTHER_BASE: "the powers are of another base than e",
     Reason.SHARES_USED: "the exponentials or shares are read elsewhere too",
     Reason.SHARES_CHANGED: "the shares are changed before they weigh the values",
     Reason.NO_PRODUCTS: "no contraction of queries and keys gives the scores",
@@ -154,6 +158,14 @@ REASONS = {
     Reason.NOT_EACH_ROW: "it is not told that each row has one element, in order",
     Reason.NOT_FILLED: "what it writes to is not filled with one number",
 }
+
+
+class Declined(Exception):
+    """Why something that looks like what a rewrite takes is none."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +229,16 @@ class PassRecord:
     equations_after: int
     # Which sub-graph of which equation it is about, if not the graph itself.
     where: str = ""
+
+
+def named(graph: Graph, *operands: Operand) -> str:
+    """Operands with their types, as graphs print both."""
+    return ", ".join(
+        str(operand)
+        if isinstance(operand, Scalar)
+        else f"%{operand} {graph.type(operand)}"
+        for operand in operands
+    )
 
 
 def place_of(graph: Graph, index: int) -> str:

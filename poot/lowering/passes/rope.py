@@ -14,11 +14,17 @@ from poot.core.graph import Graph
 from poot.core.ops.elementwise import Binary, BinaryOp, Cast
 from poot.core.ops.shape import Reshape, Slice
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Declined,
+    Log,
+    Pass,
+    Reason,
+    Rewrite,
+    place_of,
+)
 from poot.lowering.passes.origins import MOST_ELEMENTS, Base, Origins, is_move
 from poot.lowering.passes.rope_match import (
     Candidate,
-    Declined,
     Found,
     Matcher,
     Piece,

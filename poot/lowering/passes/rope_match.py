@@ -12,17 +12,8 @@ from poot.core.dtypes import DType
 from poot.core.equation import ValueId
 from poot.core.graph import Graph
 from poot.core.ops.rope import Rope, RopeForm
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.driver import Declined, Reason
 from poot.lowering.passes.origins import Array, Base, Origin, shortened
-
-
-class Declined(Exception):
-    """Why a candidate is no rotary embedding."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
