@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ from poot import nn
 from poot.core.errors import DTypeError, ShapeError
 from poot.core.graph import Graph
 from poot.core.ops.composite import Fused
-from poot.core.ops.rope import Rope, RopeForm
+from poot.core.ops.rope import Rope
 from poot.core.oracle import evaluate
 from poot.core.types import TensorType
 from poot.lowering.compile import lower
@@ -28,168 +26,26 @@ from poot.lowering.passes.origins import shortened
 from poot.lowering.passes.rope import FORM_ROPE, rope
 from tests.kernel_harness import run_graph, same_bits
 from tests.pass_harness import apply, assert_text, graph_of
-
-HALF, INTERLEAVED = RopeForm.HALF, RopeForm.INTERLEAVED
-BF16 = np.dtype(ml_dtypes.bfloat16)
-
-
-def array(shape: tuple[int, ...], seed: int, dtype: Any = np.float32) -> Any:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-# Tokens, heads and elements of a head; cos and sin by token.
-Q = array((2, 5, 3, 16), 0)
-FULL = array((5, 1, 16), 1), array((5, 1, 16), 2)
-PAIRS = array((5, 1, 8), 3), array((5, 1, 8), 4)
-FEW = array((5, 1, 4), 5), array((5, 1, 4), 6)
-
-
-def rotate_half(x: Any) -> Any:
-    half = x.shape[-1] // 2
-    return jnp.concatenate((-x[..., half:], x[..., :half]), axis=-1)
-
-
-def rotate_every_two(x: Any) -> Any:
-    return jnp.stack((-x[..., 1::2], x[..., ::2]), axis=-1).reshape(x.shape)
-
-
-def turned_whole(x: Any, cos: Any, sin: Any) -> Any:
-    return (x * cos) + (rotate_half(x) * sin)
-
-
-def doubled_angles(x: Any, angles: Any) -> Any:
-    twice = jnp.concatenate((angles, angles), axis=-1)
-    return turned_whole(x, jnp.cos(twice), jnp.sin(twice))
-
-
-def doubled_tables(x: Any, cos: Any, sin: Any) -> Any:
-    cos, sin = (jnp.concatenate((t, t), -1) for t in (cos, sin))
-    return rotate_half(x) * sin + cos * x
-
-
-def split_halves(x: Any, cos: Any, sin: Any) -> Any:
-    first, second = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate(
-        [first * cos - second * sin, first * sin + second * cos], axis=-1
-    )
-
-
-def every_second(x: Any, cos: Any, sin: Any) -> Any:
-    even, odd = x[..., ::2], x[..., 1::2]
-    turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
-    return turned.reshape(x.shape)
-
-
-def repeated_tables(x: Any, cos: Any, sin: Any) -> Any:
-    cos, sin = (jnp.repeat(t, 2, axis=-1) for t in (cos, sin))
-    return x * cos + rotate_every_two(x) * sin
-
-
-def pairs_in_one_cache(x: Any, cache: Any) -> Any:
-    pairs = x.reshape(*x.shape[:-1], -1, 2)
-    a, b, cos, sin = pairs[..., 0], pairs[..., 1], cache[..., 0], cache[..., 1]
-    return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
-
-
-def pairs_at_once(x: Any, cos: Any, sin: Any) -> Any:
-    pairs = x.reshape(*x.shape[:-1], -1, 2)
-    crossed = jnp.stack([-pairs[..., 1], pairs[..., 0]], axis=-1)
-    return (pairs * cos[..., None] + crossed * sin[..., None]).reshape(x.shape)
-
-
-def partial(x: Any, cos: Any, sin: Any) -> Any:
-    count = cos.shape[-1]
-    head, rest = x[..., :count], x[..., count:]
-    return jnp.concatenate((turned_whole(head, cos, sin), rest), axis=-1)
-
-
-def partial_in_halves(x: Any, cos: Any, sin: Any) -> Any:
-    half = cos.shape[-1]
-    a, b, rest = jnp.split(x, (half, 2 * half), axis=-1)
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
-
-
-def in_f32(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(x.astype(jnp.float32), cos, sin).astype(x.dtype)
-
-
-def halves_in_f32(x: Any, cos: Any, sin: Any) -> Any:
-    a, b = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))
-    first, second = a * cos - b * sin, b * cos + a * sin
-    return jnp.concatenate([first.astype(x.dtype), second.astype(x.dtype)], -1)
-
-
-def partial_in_f32(x: Any, cos: Any, sin: Any) -> Any:
-    count = cos.shape[-1]
-    turned = turned_whole(x[..., :count].astype(jnp.float32), cos, sin)
-    return jnp.concatenate((turned.astype(x.dtype), x[..., count:]), axis=-1)
-
-
-def heads_first(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(x.transpose(0, 2, 1, 3), cos[:, 0], sin[:, 0])
-
-
-def negative_sines(x: Any, cos: Any, sin: Any) -> Any:
-    first, second = jnp.split(x, 2, axis=-1)
-    minus = -sin
-    turned = first * cos + second * minus, second * cos + first * sin
-    return jnp.concatenate(turned, -1)
-
-
-def one_of_many(x: Any, cos: Any, sin: Any) -> Any:
-    """Queries in front of keys, along one axis."""
-    return turned_whole(x[..., :16], cos, sin)
-
-
-def sliced_heads(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(x[:, :, 1:3], cos, sin)
-
-
-def joined_heads(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(jnp.concatenate([x, x * 2], axis=2), cos, sin)
-
-
-def reversed_heads(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(x[:, :, ::-1], cos, sin)
-
-
-def regrouped_heads(x: Any, cos: Any, sin: Any) -> Any:
-    return turned_whole(x.reshape(2, 15, 1, 16), cos[0], sin[0])
-
-
-@dataclass(frozen=True)
-class Spelling:
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    op: Rope
-
-
-def spelled(function: Callable[..., Any], *args: Any, op: Rope) -> Any:
-    return pytest.param(Spelling(function, args, op), id=function.__name__)
-
-
-QB = Q.astype(BF16)
-SPELLINGS = [
-    spelled(turned_whole, Q, *FULL, op=Rope(16, HALF)),
-    spelled(doubled_angles, Q, PAIRS[0], op=Rope(16, HALF)),
-    spelled(doubled_tables, Q, *PAIRS, op=Rope(16, HALF)),
-    spelled(split_halves, Q, *PAIRS, op=Rope(16, HALF)),
-    spelled(every_second, Q, *PAIRS, op=Rope(16, INTERLEAVED)),
-    spelled(repeated_tables, Q, *PAIRS, op=Rope(16, INTERLEAVED)),
-    spelled(pairs_in_one_cache, Q, np.stack(PAIRS, -1), op=Rope(16, INTERLEAVED)),
-    spelled(pairs_at_once, Q, *PAIRS, op=Rope(16, INTERLEAVED)),
-    spelled(partial, Q, *PAIRS, op=Rope(8, HALF)),
-    spelled(partial_in_halves, Q, *FEW, op=Rope(8, HALF)),
-    spelled(in_f32, QB, *FULL, op=Rope(16, HALF)),
-    spelled(halves_in_f32, QB, *PAIRS, op=Rope(16, HALF)),
-    spelled(partial_in_f32, QB, *PAIRS, op=Rope(8, HALF)),
-    spelled(heads_first, Q, *FULL, op=Rope(16, HALF)),
-    spelled(negative_sines, Q, *PAIRS, op=Rope(16, HALF)),
-    spelled(sliced_heads, Q, *FULL, op=Rope(16, HALF)),
-    spelled(reversed_heads, Q, *FULL, op=Rope(16, HALF)),
-    spelled(regrouped_heads, Q, *FULL, op=Rope(16, HALF)),
-    spelled(one_of_many, array((2, 5, 3, 40), 7), *FULL, op=Rope(16, HALF)),
-]
+from tests.rope_near_misses import NEAR_MISSES
+from tests.rope_spellings import (
+    BF16,
+    FULL,
+    HALF,
+    INTERLEAVED,
+    PAIRS,
+    SPELLINGS,
+    TURNED_SIGNS,
+    Q,
+    Spelling,
+    array,
+    doubled_tables,
+    joined_heads,
+    rolled,
+    rolled_and_subtracted,
+    rotate_half,
+    split_halves,
+    turned_whole,
+)
 
 
 def traced(function: Callable[..., Any], *args: Any) -> Graph:
@@ -210,7 +66,19 @@ def test_a_spelling_becomes_one_rope(case: Spelling):
     assert same_bits(got, wanted)
 
 
-@pytest.mark.parametrize("case", SPELLINGS)
+@pytest.mark.parametrize("case", TURNED_SIGNS)
+def test_a_spelling_with_other_signs_turns_those_of_a_table(case: Spelling):
+    graph = traced(case.function, *case.args)
+    after, (log,) = apply(graph, rope)
+    ops = [eqn.op for eqn in after.eqns]
+    assert ops.count(case.op) == 1 and len(log.fired(FORM_ROPE)) == 1
+    assert not log.declined(FORM_ROPE)
+    assert {op.plain_name for op in ops}.isdisjoint({"mul", "add", "sub"})
+    (wanted,), (got,) = evaluate(graph, *case.args), evaluate(after, *case.args)
+    assert same_bits(got, wanted)
+
+
+@pytest.mark.parametrize("case", [*SPELLINGS, *TURNED_SIGNS])
 def test_a_spelling_is_one_kernel_with_the_same_bits(case: Spelling):
     graph = traced(case.function, *case.args)
     fused = lower(graph, DeviceInfo()).graph
@@ -267,6 +135,34 @@ def test_the_text_of_a_rope_in_place_of_its_chain():
     assert "%9" in log.fired(FORM_ROPE)[0].place
 
 
+def test_the_text_of_turned_signs():
+    """Only a table's signs are turned; which elements are first is told once."""
+
+    def both(q: Any, k: Any, cos: Any, sin: Any) -> Any:
+        return rolled(k, cos, sin), rolled_and_subtracted(q, cos, sin)
+
+    after, _ = apply(traced(both, *(np.ones((3, 4), np.float32),) * 4), rope)
+    assert_text(
+        after,
+        """
+        device %0: f32[3,4] named "q"
+        device %1: f32[3,4] named "k"
+        device %2: f32[3,4] named "cos"
+        device %3: f32[3,4] named "sin"
+        %4: i32[4] = iota[dtype=i32, shape=(4), axis=0]()
+        %5: bool[4] = compare[op=lt](%4, 2:i32)
+        %6: f32[3,4] = unary[op=neg](%3)
+        %7: f32[3,4] = select(%5, %6, %3)
+        %8: f32[3,4] = rope[rotary=4, form=half](%1, %2, %7)
+        %9: f32[3,4] = unary[op=neg](%3)
+        %10: f32[3,4] = select(%5, %3, %9)
+        %11: f32[3,4] = rope[rotary=4, form=half](%0, %2, %10)
+        result %8
+        result %11
+        """,
+    )
+
+
 # --- near misses ------------------------------------------------------------
 
 
@@ -277,153 +173,6 @@ def why(function: Callable[..., Any], *args: Any) -> Entry:
     assert after is graph
     (entry,) = {(e.reason, e.detail): e for e in log.entries}.values()
     return entry
-
-
-def both_add(x: Any, cos: Any, sin: Any) -> Any:
-    a, b = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([a * cos + b * sin, b * cos + a * sin], -1)
-
-
-def turned_back(x: Any, cos: Any, sin: Any) -> Any:
-    half = x.shape[-1] // 2
-    crossed = jnp.concatenate((x[..., half:], -x[..., :half]), axis=-1)
-    return x * cos + crossed * sin
-
-
-def halves_swapped(x: Any, cos: Any, sin: Any) -> Any:
-    a, b = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([b * cos + a * sin, a * cos - b * sin], -1)
-
-
-def not_crossed(x: Any, cos: Any, sin: Any) -> Any:
-    half = x.shape[-1] // 2
-    signed = jnp.concatenate((-x[..., :half], x[..., half:]), axis=-1)
-    return x * cos + signed * sin
-
-
-def read_in_pairs_put_in_halves(x: Any, cos: Any, sin: Any) -> Any:
-    even, odd = x[..., ::2], x[..., 1::2]
-    return jnp.concatenate([even * cos - odd * sin, odd * cos + even * sin], -1)
-
-
-def paired_from_both_ends(x: Any, cos: Any, sin: Any) -> Any:
-    half = x.shape[-1] // 2
-    crossed = jnp.concatenate((-x[..., ::-1][..., :half], x[..., ::-1][..., half:]), -1)
-    return x * cos + crossed * sin
-
-
-def exchanged_in_a_half(x: Any, cos: Any, sin: Any) -> Any:
-    a, b = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([a * cos - b * sin, b * sin + a * cos], -1)
-
-
-def signed_sines(x: Any, cos: Any, one: Any, other: Any) -> Any:
-    """The sign is in the sines, which are of two tensors."""
-    half = x.shape[-1] // 2
-    crossed = jnp.concatenate((x[..., half:], x[..., :half]), axis=-1)
-    return x * cos + crossed * jnp.concatenate([-one, other], -1)
-
-
-def of_two_tensors(x: Any, y: Any, cos: Any, sin: Any) -> Any:
-    return jnp.concatenate([x * cos - y * sin, y * cos + x * sin], -1)
-
-
-def crossed_with_another(x: Any, y: Any, cos: Any, sin: Any) -> Any:
-    half = x.shape[-1] // 2
-    crossed = jnp.concatenate((-y[..., half:], x[..., :half]), axis=-1)
-    return x * cos + crossed * sin
-
-
-def shows_a_half(x: Any, cos: Any, sin: Any) -> Any:
-    a, b = jnp.split(x, 2, axis=-1)
-    first = a * cos - b * sin
-    return jnp.concatenate([first, b * cos + a * sin], -1), first
-
-
-def reads_a_product(x: Any, cos: Any, sin: Any) -> Any:
-    straight = x * cos
-    return straight + rotate_half(x) * sin, jnp.exp(straight)
-
-
-def rest_of_another(x: Any, y: Any, cos: Any, sin: Any) -> Any:
-    a, b, _ = jnp.split(x, (4, 8), axis=-1)
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, y[..., 8:]], -1)
-
-
-def rest_in_front(x: Any, cos: Any, sin: Any) -> Any:
-    rest, a, b = jnp.split(x, (8, 12), axis=-1)
-    return jnp.concatenate([rest, a * cos - b * sin, b * cos + a * sin], -1)
-
-
-HALVES = Q[..., :8].copy(), Q[..., 8:].copy()
-ONE = PAIRS[0][..., :1].copy()
-NEAR_MISSES = [
-    (both_add, (Q, *PAIRS), Reason.SIGN, "element 0 of 16 adds its product with sin"),
-    (turned_back, (Q, *FULL), Reason.SIGN, "element 0 of 16 adds its product with sin"),
-    (
-        halves_swapped,
-        (Q, *PAIRS),
-        Reason.SIGN,
-        "element 8 of 16 subtracts its product with cos",
-    ),
-    (
-        not_crossed,
-        (Q, *FULL),
-        Reason.PARTNER,
-        "element 0 of 16 is made of elements 0 and 0",
-    ),
-    (
-        read_in_pairs_put_in_halves,
-        (Q, *PAIRS),
-        Reason.PARTNER,
-        "element 0 of 16 is made of elements 0 and 1",
-    ),
-    (
-        paired_from_both_ends,
-        (Q, *FULL),
-        Reason.PARTNER,
-        "element 0 of 16 is paired with element 15, takes 8 or 1",
-    ),
-    (
-        exchanged_in_a_half,
-        (Q, *PAIRS),
-        Reason.TABLES,
-        "cos is elements 0, 1, 2, 3, 4, 5, 6, 7 of %1, %2 for 16 turned elements",
-    ),
-    (
-        turned_whole,
-        (Q, ONE, FULL[1]),
-        Reason.TABLES,
-        "cos is elements 0, 0, 0, 0, 0, 0, 0, 0 of %1 for 16 turned elements",
-    ),
-    (
-        signed_sines,
-        (Q, FULL[0], *PAIRS),
-        Reason.TABLES,
-        "sin is elements 0, 1, 2, 3, 4, 5, 6, 7 of %2, %3 for 16 turned elements",
-    ),
-    (
-        of_two_tensors,
-        (*HALVES, *PAIRS),
-        Reason.OTHER_SOURCE,
-        "the products are of %0, %1, %2, %3, none of which is in all of them",
-    ),
-    (
-        crossed_with_another,
-        (Q, Q + 1, *FULL),
-        Reason.OTHER_SOURCE,
-        "a product takes elements of %0, %1, %3, not all of %0",
-    ),
-    (shows_a_half, (Q, *PAIRS), Reason.SHARED, "%7 is an output"),
-    (reads_a_product, (Q, *FULL), Reason.SHARED, "%3 is read by Unary[EXP] to %10"),
-    (
-        rest_of_another,
-        (Q, Q + 1, *FEW),
-        Reason.REST,
-        "element 8 is element 8 of %1",
-    ),
-    (rest_in_front, (Q, *FEW), Reason.REST, "element 0 is element 0 of %0"),
-]
 
 
 @pytest.mark.parametrize(
@@ -444,6 +193,11 @@ def test_a_near_miss_is_declined(function, args, reason: Reason, detail: str):
         lambda x, a, b: x[..., :8] * a[..., :8] + b[..., 8:] * b[..., 8:],
         lambda x, a, b: x * 2.0 + b * 3.0,
         lambda x, a, b: x * a + jnp.exp(x) * b,
+        lambda x, a, b: x * a + jnp.exp(rotate_half(x)) * b,
+        lambda x, a, b: x * a + (x * b) * b,
+        lambda x, a, b: x * a + (rotate_half(a) * b) * b,
+        lambda x, a, b: x * a + (a @ jnp.ones((16, 16))) * b,
+        lambda x, a, b: (x * a + (x * b)[..., :1] * b)[..., :1] * 2,
         lambda x, a, b: x * x + x * x,
     ],
 )

@@ -71,6 +71,7 @@ class Reason(enum.Enum):
     SHARED = "shared"
     SIGN = "sign"
     PARTNER = "partner"
+    CROSSED = "crossed"
     TABLES = "tables"
     OTHER_SOURCE = "other-source"
     REST = "rest"
@@ -136,9 +137,10 @@ REASONS = {
     Reason.PART_OF_WORD: "what is stored at once is no whole words",
     Reason.DEVICE: "the device cannot run it as one kernel",
     Reason.SHARED: "a value inside is read elsewhere too, or is an output",
-    Reason.SIGN: "a product has the wrong sign",
+    Reason.SIGN: "a product has the wrong sign, and no table a number for it to turn",
     Reason.PARTNER: "elements are not paired with those half a head on, nor with "
     "their neighbours",
+    Reason.CROSSED: "elements of pairs are exchanged by more than moves and signs",
     Reason.TABLES: "cos or sin does not hold the pairs' numbers in order",
     Reason.OTHER_SOURCE: "the elements of a pair are not of one tensor",
     Reason.FLUSHED: "the device takes subnormals for zeros where it calculates",

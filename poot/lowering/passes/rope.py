@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import math
 
-from poot.core.dtypes import Scalar
+from poot.core.dtypes import Scalar, int32
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
-from poot.core.ops.elementwise import Binary, BinaryOp, Cast
-from poot.core.ops.shape import Reshape, Slice
+from poot.core.ops.elementwise import (
+    Binary,
+    BinaryOp,
+    Cast,
+    Compare,
+    CompareOp,
+    Select,
+    Unary,
+    UnaryOp,
+)
+from poot.core.ops.rope import RopeForm
+from poot.core.ops.shape import Iota, Reshape, Slice
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.driver import (
     Declined,
@@ -23,6 +33,7 @@ from poot.lowering.passes.driver import (
     place_of,
 )
 from poot.lowering.passes.origins import MOST_ELEMENTS, Base, Origins, is_move
+from poot.lowering.passes.rope_crossed import crossed
 from poot.lowering.passes.rope_match import (
     Candidate,
     Found,
@@ -56,6 +67,7 @@ class _Walk:
         self.removed: set[int] = set()
         # What the new equations read.
         self.read: set[ValueId] = set()
+        self.firsts: dict[tuple[int, RopeForm], ValueId] = {}
 
     def run(self) -> Graph:
         for index in range(len(self.graph.eqns)):
@@ -107,9 +119,16 @@ class _Walk:
                 self._put(candidate, found)
                 self.log.fire(FORM_ROPE, place_of(self.graph, self.makers[root]))
                 return
-        if declined is not None:
-            place, why = place_of(self.graph, index), declined[1]
+        why = self._crossed(index) if declined is None else declined[1]
+        if why is not None:
+            place = place_of(self.graph, index)
             self.log.decline(FORM_ROPE, place, why.reason, why.detail)
+
+    def _crossed(self, index: int) -> Declined | None:
+        eqn = self.graph.eqns[index]
+        products = [self._product(operand) for operand in eqn.inputs]
+        known = [product for product in products if product is not None]
+        return crossed(self.graph, self.origins, eqn, known)
 
     def _behind(self, value: ValueId) -> list[ValueId]:
         """The value, and what moves make of it, nearest first."""
@@ -221,7 +240,12 @@ class _Walk:
     def _put(self, candidate: Candidate, found: Found) -> None:
         index = self.makers[candidate.root]
         source = self.graph.source(index)
-        operands = tuple(self._operand(piece, index) for piece in found.operands)
+        x, *tables = found.operands
+        form = found.op.form
+        operands = (
+            self._operand(x, index),
+            *(self._table(piece, form, index) for piece in tables),
+        )
         (value,) = self.edit.emit(found.op, operands, index, source)
         for to in found.casts:
             (value,) = self.edit.emit(Cast(to), (value,), index, source)
@@ -242,6 +266,31 @@ class _Walk:
         for to in base.casts:
             (value,) = edit.emit(Cast(to), (value,), index, source)
         return value
+
+    def _table(self, piece: Piece, form: RopeForm, index: int) -> ValueId:
+        """Cosines or sines with their signs turned where a Rope takes the others."""
+        value = self._operand(piece, index)
+        if piece.signs == (1, 1):
+            return value
+        source = self.graph.source(index)
+        (minus,) = self.edit.emit(Unary(UnaryOp.NEG), (value,), index, source)
+        if piece.signs == (-1, -1):
+            return minus
+        pair = (minus, value) if piece.signs == (-1, 1) else (value, minus)
+        operands = (self._firsts(piece.size, form), *pair)
+        return self.edit.emit(Select(), operands, index, source)[0]
+
+    def _firsts(self, size: int, form: RopeForm) -> ValueId:
+        """Which elements are the first of a pair; once for all heads of the graph."""
+        if (size, form) not in self.firsts:
+            (place,) = self.edit.emit(Iota(int32, (size,), 0), (), 0)
+            end = size // 2
+            if form is RopeForm.INTERLEAVED:
+                odd, end = Scalar(int32, 1), 1
+                (place,) = self.edit.emit(Binary(BinaryOp.AND), (place, odd), 0)
+            less = Compare(CompareOp.LT), (place, Scalar(int32, end))
+            (self.firsts[size, form],) = self.edit.emit(*less, 0)
+        return self.firsts[size, form]
 
     def _drop_unread(self) -> None:
         """Remove the moves, too, that only removed equations read."""

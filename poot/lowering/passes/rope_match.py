@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -39,11 +39,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Neighbouring elements of a base, as an operand."""
+    """Neighbouring elements of a base, as an operand.
+
+    `signs` are what those of first and of second elements of pairs are multiplied by;
+    they differ only where each element has a number.
+    """
 
     base: Base
     start: int
     size: int
+    signs: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +113,9 @@ class Matcher:
             across.append(terms[1 - own])
         form = self._form(self._gather((t.elements, t.places) for t in across) - start)
         tables = self._tables(form, straight, across)
-        self._check_signs(form, straight, across, tables)
         casts = self._check_rest(start)
         source = Piece(self.source, start, len(self.origin.which))
-        pieces = (source, tables[0].piece, tables[1].piece)
-        return Found(Rope(self.count, form), pieces, casts)
+        return Found(Rope(self.count, form), (source, *tables), casts)
 
     def _gather(self, parts: Iterable[tuple[Array, Array]]) -> Array:
         """The numbers of all turned elements, out of those of each sum."""
@@ -184,22 +187,35 @@ class Matcher:
 
     def _tables(
         self, form: RopeForm, straight: list[_Term], across: list[_Term]
-    ) -> tuple[_Table, _Table]:
+    ) -> tuple[Piece, Piece]:
         """Cosines and sines, both a number a pair, or both a number an element."""
         cosines = self._ways(form, straight)
         sines = self._ways(form, across)
+        unfit: Declined | None = None
         for size in (self.count // 2, self.count):
-            if size in cosines and size in sines:
-                return cosines[size], sines[size]
+            if size not in cosines or size not in sines:
+                continue
+            try:
+                return (
+                    self._signed("cos", form, straight, cosines[size]),
+                    self._signed("sin", form, across, sines[size]),
+                )
+            except Declined as why:
+                unfit = why
+        if unfit is not None:
+            raise unfit
+        if cosines and sines:
+            raise Declined(
+                Reason.TABLES,
+                f"cos is {_read(straight, cosines)}, sin {_read(across, sines)} for "
+                f"{self.count} turned elements; takes as many of both",
+            )
         name, terms = ("sin", across) if cosines else ("cos", straight)
-        held = dict.fromkeys(
-            f"%{base.value}" for term in terms for base in term.traced.bases
-        )
         places = self._gather((t.elements, t.traced.at.flat[t.at]) for t in terms)
         raise Declined(
             Reason.TABLES,
             f"{name} is elements {', '.join(map(str, places[:8]))} of "
-            f"{', '.join(held)} for {self.count} turned elements",
+            f"{_bases(terms)} for {self.count} turned elements",
         )
 
     def _ways(self, form: RopeForm, terms: list[_Term]) -> dict[int, _Table]:
@@ -210,9 +226,9 @@ class Matcher:
         if traced is not None:
             ways[traced.size] = _Table(traced, signs)
         plain = self._way(form, [(t, t.plain) for t in terms])
-        # What is negated inside has to be looked through.
-        if plain is not None and np.all(signs > 0):
-            ways.setdefault(plain.size, _Table(plain, signs))
+        # What is negated inside is so in the numbers themselves.
+        if plain is not None:
+            ways.setdefault(plain.size, _Table(plain, np.ones_like(signs)))
         return ways
 
     def _way(self, form: RopeForm, parts: list[tuple[_Term, Origin]]) -> Piece | None:
@@ -234,30 +250,28 @@ class Matcher:
 
     # --- signs and the rest -------------------------------------------------
 
-    def _check_signs(
-        self,
-        form: RopeForm,
-        straight: list[_Term],
-        across: list[_Term],
-        tables: tuple[_Table, _Table],
-    ) -> None:
+    def _signed(
+        self, name: str, form: RopeForm, terms: list[_Term], table: _Table
+    ) -> Piece:
+        """The table with the signs that its numbers are to have in a Rope."""
+        signs = self._gather((t.elements, t.signs) for t in terms) * table.signs
         numbers = np.arange(self.count)
         is_half = form is RopeForm.HALF
         leads = numbers < self.count // 2 if is_half else numbers % 2 == 0
-        cases = (
-            ("cos", straight, tables[0], np.ones(self.count)),
-            ("sin", across, tables[1], np.where(leads, -1, 1)),
+        wanted = np.where(leads, -1, 1) if name == "sin" else np.ones_like(signs)
+        of_pair = [(signs * wanted)[where] for where in (leads, ~leads)]
+        if all(np.all(own == own[0]) for own in of_pair):
+            first, second = (int(own[0]) for own in of_pair)
+            if first == second or table.piece.size == self.count:
+                return replace(table.piece, signs=(first, second))
+        element = int(np.flatnonzero(signs != wanted)[0])
+        kind = "subtracts" if signs[element] < 0 else "adds"
+        raise Declined(
+            Reason.SIGN,
+            f"element {element} of {self.count} {kind} its product with {name}, its "
+            f"partner does not turn the sign too, and {_bases(terms)} holds "
+            f"{table.piece.size} numbers for both",
         )
-        for name, terms, table, wanted in cases:
-            signs = self._gather((t.elements, t.signs) for t in terms) * table.signs
-            wrong = np.flatnonzero(signs != wanted)
-            if len(wrong):
-                element = int(wrong[0])
-                kind = "subtracts" if signs[element] < 0 else "adds"
-                raise Declined(
-                    Reason.SIGN,
-                    f"element {element} of {self.count} {kind} its product with {name}",
-                )
 
     def _check_rest(self, start: int) -> tuple[DType, ...]:
         """The casts of the result, if what is not turned is the source's rest."""
@@ -282,6 +296,18 @@ class Matcher:
         if self.turned[-1] != self.count - 1:
             raise Declined(Reason.REST, f"element {self.turned[0]} is the first turned")
         return after
+
+
+def _bases(terms: list[_Term]) -> str:
+    """The values that the tables' numbers are of."""
+    names = dict.fromkeys(
+        f"%{base.value}" for term in terms for base in term.traced.bases
+    )
+    return ", ".join(names)
+
+
+def _read(terms: list[_Term], ways: Mapping[int, _Table]) -> str:
+    return f"{' or '.join(map(str, ways))} numbers of {_bases(terms)}"
 
 
 def shared_inside(
