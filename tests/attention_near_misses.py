@@ -408,7 +408,10 @@ def no_products(q, k, v):
     return softmax(q.sum(-1)[..., None] + k.sum(-1)[..., None, :]) @ v
 
 
-@near_miss(Reason.NO_PRODUCTS, "%5 is made by Cumulative[SUM]")
+@near_miss(
+    Reason.NO_PRODUCTS,
+    "the scores are %5 f32[2,4,9,9]; %5 f32[2,4,9,9] is made by Cumulative[SUM]",
+)
 def scores_summed_up(q, k, v):
     return softmax(jnp.cumsum(products(q, k), -1)) @ v
 
@@ -425,7 +428,9 @@ def products_read(q, k, v):
     return softmax(raw * SCALE) @ v, jnp.tanh(raw).sum(-1)
 
 
-@near_miss(Reason.BOUNDARY, "Slice makes %5 of the scores")
+@near_miss(
+    Reason.BOUNDARY, "%5 = Slice(%4) is between %4 f32[2,4,9,9] and the scores %7"
+)
 def scores_rolled(q, k, v):
     return softmax(jnp.roll(products(q, k), 1, -1)) @ v
 

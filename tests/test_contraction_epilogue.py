@@ -201,7 +201,7 @@ def test_the_values_concerned_are_told():
     """)
     _, (log,) = apply(graph, contraction_epilogue)
     (entry,) = log.declined(EPILOGUE)
-    assert entry.detail == "%2"
+    assert entry.detail == "%2 f32[3,8], %3 f32[3]"
 
 
 def test_a_norm_behind_a_residual_stays_a_row_program():
@@ -248,7 +248,8 @@ def test_operands_and_sizes_are_limited():
     # The operands of the contraction, its result and that of all count too.
     fit = MOST_OPERANDS - 4
     assert entry.place.startswith(f"%{3 + MOST_OPERANDS + fit} = ")
-    assert entry.detail == ", ".join(f"%{3 + number}" for number in range(fit + 1))
+    names = ", ".join(f"%{3 + number} f32[8]" for number in range(fit + 1))
+    assert entry.detail == f"{names}; 29 with heads and results, takes 28"
     steps = [
         f"%{3 + number}: f32[3,8] = unary[op=neg](%{2 + number})"
         for number in range(60)

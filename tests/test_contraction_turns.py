@@ -266,7 +266,7 @@ def test_what_is_written_over_is_told():
     graph = graph_of(NEAR_MISSES["what is written over is read"][0])
     _, (log,) = apply(graph, contraction_epilogue)
     (entry,) = log.declined(EPILOGUE)
-    assert entry.detail == "%3"
+    assert entry.detail == "%3 f32[9,2,8], %7 f32[9,2,8]"
 
 
 @pytest.mark.parametrize("last", [f"{ROPE}(%6, %2, %2)", UPDATE])

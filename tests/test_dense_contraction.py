@@ -207,7 +207,7 @@ NEAR_MISSES = {
         """,
         READ_STORED,
         {"%3": Reason.NARROWS},
-        "%2",
+        "Cast makes %2 bf16[4,8] of %1 f32[4,8]",
     ),
     "a cast of integers": (
         """
@@ -219,7 +219,7 @@ NEAR_MISSES = {
         """,
         READ_STORED,
         {"%3": Reason.NARROWS},
-        "%2",
+        "Cast makes %2 f32[4,8] of %1 i8[4,8]",
     ),
     "free axes in another order": (
         f"""
@@ -231,7 +231,7 @@ NEAR_MISSES = {
         """,
         READ_STORED,
         {"%3": Reason.AXIS_ORDER},
-        "%2",
+        "Transpose makes %2 f32[6,5,4] of %1 f32[5,6,4]",
     ),
     "columns of a table": (
         """
@@ -243,7 +243,7 @@ NEAR_MISSES = {
         """,
         GATHER_STORED,
         {"%3": Reason.NOT_FIRST_AXIS},
-        "%2",
+        "Cast makes %2 f32[9,4] of %0 bf16[9,4]",
     ),
     "rows of a narrowed table": (
         """
@@ -255,7 +255,7 @@ NEAR_MISSES = {
         """,
         GATHER_STORED,
         {"%3": Reason.NARROWS},
-        "%2",
+        "Cast makes %2 bf16[9,4] of %0 f32[9,4]",
     ),
 }
 

@@ -16,7 +16,7 @@ from poot.core.types import TensorType
 from poot.lowering.compile import lower, plan
 from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.passes.cost import CHEAP
-from poot.lowering.passes.driver import Log, Numerics, Reason, run_passes
+from poot.lowering.passes.driver import Log, Numerics, Reason, Refusal, run_passes
 from poot.lowering.passes.fuse_rows import (
     EXTEND_ROWS,
     PRECEDE_ROWS,
@@ -566,13 +566,19 @@ def test_what_reads_results_across_the_rows_is_no_sibling():
 # --- forms ------------------------------------------------------------------
 
 FULL, ROW = Form.FULL, Form.ROW
+
+
+def refused(reason: Reason, values: str) -> Refusal:
+    return Refusal(reason, f"{values} beside 4 rows of 8")
+
+
 FORMS = [
     ("%0: f32[4,8] = iota[dtype=f32, shape=(4, 8), axis=0]()", {}, Fit(FULL)),
     ("%0: f32[1,4,8] = iota[dtype=f32, shape=(1, 4, 8), axis=2]()", {}, Fit(FULL)),
     *(
         (f"%0: f32[{shape}] = iota[dtype=f32, shape=({shape}), axis={axis}]()", {}, no)
         for shape, axis in (("32", 0), ("2, 2, 8", 0), ("8, 4", 1), ("2, 8", 1))
-        for no in [Reason.OTHER_ROWS]
+        for no in [refused(Reason.OTHER_ROWS, f"%0 f32[{shape.replace(' ', '')}]")]
     ),
     (
         "device %0: f32[4,8]; %1: f32[2,2,8] = reshape[shape=(2, 2, 8)](%0)",
@@ -587,7 +593,7 @@ FORMS = [
     (
         "device %0: f32[4,8]; %1: f32[8,4] = reshape[shape=(8, 4)](%0)",
         {},
-        Reason.OTHER_ROWS,
+        refused(Reason.OTHER_ROWS, "%1 f32[8,4]"),
     ),
     (
         "device %0: f32[4]; %1: f32[4,1] = reshape[shape=(4, 1)](%0)",
@@ -602,7 +608,7 @@ FORMS = [
     (
         "device %0: f32[8]; %1: f32[4,2] = reshape[shape=(4, 2)](%0)",
         {},
-        Reason.OTHER_ROWS,
+        refused(Reason.OTHER_ROWS, "%0 f32[8]"),
     ),
     (
         "device %0: f32[2,2,8]; device %1: f32[8]; "
@@ -620,20 +626,20 @@ FORMS = [
         "device %0: f32[2,2,4,2]; device %1: f32[2,2,4,1]; "
         "%2: f32[2,2,4,2] = binary[op=add](%0, %1)",
         {0: FULL},
-        Reason.OPERAND_SHAPE,
+        refused(Reason.OPERAND_SHAPE, "%1 f32[2,2,4,1], %2 f32[2,2,4,2]"),
     ),
     (
         "device %0: f32[2,2,8]; device %1: f32[2,8]; "
         "%2: f32[2,2,8] = binary[op=add](%0, %1)",
         {0: FULL},
-        Reason.OPERAND_SHAPE,
+        refused(Reason.OPERAND_SHAPE, "%1 f32[2,8], %2 f32[2,2,8]"),
     ),
 ]
 
 
 @pytest.mark.parametrize(("text", "forms", "wanted"), FORMS)
 def test_how_an_equation_stands_in_rows(
-    text: str, forms: dict[Operand, Form], wanted: Fit | Reason
+    text: str, forms: dict[Operand, Form], wanted: Fit | Refusal
 ):
     graph = graph_of(text.replace("; ", "\n"))
     fitter = Fitter(graph, Domain((4,), 8))
@@ -642,9 +648,12 @@ def test_how_an_equation_stands_in_rows(
 
 @pytest.mark.parametrize(
     ("shape", "wanted"),
-    [("2,2", Fit(ROW, ((1, (2, 1)),))), ("1,2,2", Reason.OPERAND_SHAPE)],
+    [
+        ("2,2", Fit(ROW, ((1, (2, 1)),))),
+        ("1,2,2", refused(Reason.OPERAND_SHAPE, "%1 f32[2], %2 f32[1,2,2]")),
+    ],
 )
-def test_what_columns_of_rows_take(shape: str, wanted: Fit | Reason):
+def test_what_columns_of_rows_take(shape: str, wanted: Fit | Refusal):
     """A value for each of [2, 2] rows, with an operand along the second axis."""
     graph = graph_of(f"""
         device %0: f32[{shape}]

@@ -14,7 +14,7 @@ from poot.core.ops.contractions import ContractionEpilogue
 from poot.core.ops.indexing import GeneralGather
 from poot.lowering.compile import lower, plan
 from poot.lowering.passes.dce import dce
-from poot.lowering.passes.driver import Log, Reason
+from poot.lowering.passes.driver import Log, Reason, Refusal
 from poot.lowering.passes.fuse_rows import EXTEND_ROWS, PRECEDE_ROWS, fuse_rows
 from poot.lowering.passes.one_per_row import GATHER_IN_ROWS, one_per_row
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
@@ -511,6 +511,16 @@ def test_rows_in_stages_are_not_asked_again():
 
 
 FULL, ROW = Form.FULL, Form.ROW
+
+
+def no_rows(values: str) -> Refusal:
+    return Refusal(Reason.OTHER_ROWS, f"{values} beside 4 rows of 8")
+
+
+def no_part(values: str) -> Refusal:
+    return Refusal(Reason.BOUNDARY, f"{values} beside 4 rows of 8")
+
+
 TAKEN = "device %0: f32[{}]; device %1: i32[{}]; %2: f32[{}] = {}(%0, %1)"
 TWO = general_gather("()", "(2)", "(2)", "(0, 1)", "(0, 1)", "(1, 1, 1)")
 FORMS = [
@@ -518,15 +528,19 @@ FORMS = [
     (TAKEN.format("4,8", "4,1", "4", IN_ROWS), {0: FULL}, ((1, (4, 1)),)),
     (TAKEN.format("4,8", "4,1", "4", IN_ROWS), {0: FULL, 1: ROW}, ()),
     (TAKEN.format("2,2,8", "2,2,1", "2,2", TWO), {0: FULL, 1: ROW}, ()),
-    (TAKEN.format("4,9", "4,1", "4", IN_ROWS), {}, Reason.OTHER_ROWS),
-    (TAKEN.format("5,8", "5,1", "5", IN_ROWS), {}, Reason.OTHER_ROWS),
-    (TAKEN.format("4,8", "4,2,1", "4,2", IN_ROWS), {}, Reason.BOUNDARY),
+    (TAKEN.format("4,9", "4,1", "4", IN_ROWS), {}, no_rows("%0 f32[4,9]")),
+    (TAKEN.format("5,8", "5,1", "5", IN_ROWS), {}, no_rows("%0 f32[5,8]")),
+    (
+        TAKEN.format("4,8", "4,2,1", "4,2", IN_ROWS),
+        {},
+        no_part("%0 f32[4,8], %1 i32[4,2,1]"),
+    ),
     (
         TAKEN.format(
             "8,4", "4,1", "4", general_gather("()", "(0)", "(0)", "(1)", "(0)")
         ),
         {},
-        Reason.BOUNDARY,
+        no_part("%0 f32[8,4], %1 i32[4,1]"),
     ),
 ]
 
@@ -537,7 +551,7 @@ def test_how_a_gather_stands_in_rows(
 ):
     graph = graph_of(text.replace("; ", "\n"))
     found = Fitter(graph, Domain((4,), 8)).fit(graph.eqns[0], forms)
-    assert found == (wanted if isinstance(wanted, Reason) else Fit(ROW, wanted))
+    assert found == (wanted if isinstance(wanted, Refusal) else Fit(ROW, wanted))
 
 
 @pytest.mark.parametrize("mode", ["clip", "fill"])

@@ -119,7 +119,8 @@ def test_what_is_updated_is_not_read_in_the_same_launch():
     )
     assert ops == ["Unary", "DynamicUpdateSlice"]
     assert (entry.rewrite, entry.reason) == (JOIN_SMALL, Reason.OVERWRITTEN)
-    assert entry.detail.startswith("with %3 = Unary[EXP]")
+    assert entry.detail.startswith("with %3 = Unary[EXP](%0) at ")
+    assert entry.detail.endswith(": %0 f32[8,4]")
 
 
 def test_a_block_of_what_is_updated():

@@ -218,15 +218,16 @@ def test_reports_list_places_by_reason_with_their_details():
         "cse: 5 -> 5 equations",
         "  merge_twins",
         "    not operand-order 1 times",
-        "      %3 = Binary[ADD] at <graph text>:6",
+        "      %3 = Binary[ADD](%1, %0) at <graph text>:6",
         "    not literal-bits 1 times",
-        "      %5 = Binary[ADD] at <graph text>:8",
+        "      %5 = Binary[ADD](%0, -0.0:f32) at <graph text>:8",
         "fold: 5 -> 5 equations",
         "  fold_literals",
         "    not approximate 1 times",
-        "      %6 = Unary[EXP] at <graph text>:9",
+        "      %6 = Unary[EXP](2.0:f32) at <graph text>:9",
     ]
-    assert lines[3].endswith("(binary)")
+    assert lines[3].endswith("(binary): %2 is of %0 f32[4], %1 f32[4]")
+    assert lines[5].endswith("(binary): %4 is of %0 f32[4], 0.0:f32")
     assert lines[9].endswith("(unary): Unary[EXP] of 2.0:f32")
 
 

@@ -131,10 +131,12 @@ NEAR_MISSES = {
         result %6
         """,
         Reason.SHARED,
+        "read by %6 = Reduce[SUM](%2) at <graph text>:13 (reduce)",
     ),
     "all columns are a result too": (
         f"{PRODUCT}{HALVES.format(3, 4, 2)}{MEET.format(3, 4, 5)}\nresult %2",
         Reason.SHARED,
+        "it is an output",
     ),
     "columns that two need": (
         f"""{PRODUCT}
@@ -143,10 +145,12 @@ NEAR_MISSES = {
         {MEET.format(3, 4, 5)}
         """,
         Reason.RECOMPUTE,
+        "columns in more than one of %3 f32[3,8], %4 f32[3,8]",
     ),
     "halves that do not meet": (
         f"{PRODUCT}{HALVES.format(3, 4, 2)}\nresult %3\nresult %4",
         Reason.SMALL_GAIN,
+        "%3 f32[3,8], %4 f32[3,8] neither meet nor go into rope or an update",
     ),
     "thirds": (
         f"""{PRODUCT}{HALVES.format(3, 4, 2).replace("end=16", "end=12")}
@@ -160,6 +164,8 @@ NEAR_MISSES = {
         result %6
         """,
         Reason.SMALL_GAIN,
+        "%3 f32[3,8], %4 f32[3,4], %5 f32[3,4] neither meet nor go into rope or an "
+        "update",
     ),
     "more than a launch holds": (
         "\n".join(
@@ -170,19 +176,20 @@ NEAR_MISSES = {
             ]
         ),
         Reason.RESULT_LIMIT,
+        "7 slices, takes 6",
     ),
 }
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses(name: str):
-    text, reason = NEAR_MISSES[name]
+    text, reason, detail = NEAR_MISSES[name]
     graph = graph_of(text)
     after, (log,) = apply(graph, split_columns)
     assert after == graph
     assert declined(log, SPLIT_COLUMNS) == {"%2": reason}
     (entry,) = log.declined(SPLIT_COLUMNS)
-    assert entry.detail == "%2"
+    assert entry.detail == f"%2 f32[3,16]: {detail}"
 
 
 def test_of_two_products_that_meet_before_the_slices_one_is_split():

@@ -112,25 +112,32 @@ class Slicer:
                     if value not in self.leaves:
                         self.leaves.append(value)
                 elif large:
-                    made = "is an input" if eqn is None else f"is made by {eqn.op}"
-                    self.end = f"%{value} {made}"
+                    self.end = self._leaf(value)
                 continue
             if maker in seen:
                 continue
             if len(seen) == _MOST_SLICED:
                 raise Declined(
                     Reason.SIZE_LIMIT,
-                    f"more than {_MOST_SLICED} equations make %{self.scores}",
+                    f"more than {_MOST_SLICED} equations make "
+                    f"{self.facts.named(self.scores)}",
                 )
             seen.add(maker)
             waiting += [o for o in eqn.inputs if not isinstance(o, Scalar)]
         self.before = sorted(seen)
 
+    def _leaf(self, value: ValueId) -> str:
+        eqn = self.facts.eqn(value)
+        if eqn is None:
+            return f"{self.facts.named(value)} is an input"
+        return f"{self.facts.named(value)} is made by {eqn.op}"
+
     def products(self) -> Iterator[ValueId]:
         """The contractions whose results the scores are made of."""
         if not self.leaves:
             end = f"; {self.end}" if self.end else ""
-            raise Declined(Reason.NO_PRODUCTS, f"the scores are %{self.scores}{end}")
+            scores = self.facts.named(self.scores)
+            raise Declined(Reason.NO_PRODUCTS, f"the scores are {scores}{end}")
         yield from self.leaves
 
     def cut(self, products: ValueId, ends: Set[int]) -> Slice:
@@ -143,7 +150,9 @@ class Slicer:
                 continue
             if not isinstance(eqn.op, (*ELEMENTWISE, *MOVES)) or len(eqn.outs) != 1:
                 raise Declined(
-                    Reason.BOUNDARY, f"{eqn.op} makes %{eqn.outs[0]} of the scores"
+                    Reason.BOUNDARY,
+                    f"{self.facts.made(eqn.outs[0])} is between "
+                    f"{self.facts.named(products)} and the scores %{self.scores}",
                 )
             path.append(index)
             made.add(eqn.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from poot.core.builder import Builder
@@ -23,7 +24,7 @@ from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Broadcast, Reshape
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import CHEAP, cost
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.driver import Reason, named
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.blocks import needs_words
 from poot.lowering.plan.layout import VIEWS
@@ -112,15 +113,11 @@ class Uses:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why growth ended: the equation that did not join, and the values it is about."""
+    """Why growth ended: the equation that did not join, and what it is about."""
 
     index: int
     reason: Reason
-    values: tuple[ValueId, ...]
-
-    @property
-    def detail(self) -> str:
-        return ", ".join(f"%{value}" for value in self.values)
+    detail: str
 
 
 @dataclass(slots=True)
@@ -181,9 +178,16 @@ class Growth:
         """Why nothing was found, though some equations may have joined."""
         live = tuple(self._live)
         if self._members and len(live) == 1 and self._widens(self._members[-1]):
-            return Stop(self._members[-1], Reason.WIDENS, live)
+            (narrow,) = values_of(self.graph.eqns[self._members[-1]])
+            return self._stop(self._members[-1], Reason.WIDENS, (narrow, *live))
         last = self._members[-1] if self._members else self.heads[-1]
-        return self.stop or Stop(last, Reason.KEPT, live)
+        return self.stop or self._stop(last, Reason.KEPT, live)
+
+    def _stop(
+        self, index: int, reason: Reason, values: Iterable[ValueId], limit: str = ""
+    ) -> Stop:
+        detail = named(self.graph, *values)
+        return Stop(index, reason, f"{detail}; {limit}" if limit else detail)
 
     def _is_idle(self, index: int) -> bool:
         """Whether what an equation gives had better be made where it is read."""
@@ -204,18 +208,23 @@ class Growth:
         eqn = self.graph.eqns[index]
         read = tuple(v for v in values_of(eqn) if v in self._live)
         if len(self._live) > _MOST_LIVE:
-            return Stop(index, Reason.SEVERAL_READERS, tuple(self._live))
+            limit = f"{len(self._live)} values, takes {_MOST_LIVE}"
+            return self._stop(index, Reason.SEVERAL_READERS, self._live, limit)
         misfit = self._misfit(index, eqn, read)
         if misfit is not None:
             return misfit
         if index in self.uses.taken:
-            return Stop(index, Reason.TAKEN, read)
+            return self._stop(index, Reason.TAKEN, read)
         extras = self._extras | {v for v in values_of(eqn) if v not in self._live}
-        if len(extras) + 2 * len(self.heads) + 2 > MOST_OPERANDS:
-            return Stop(index, Reason.OPERAND_LIMIT, tuple(sorted(extras)))
+        operands = len(extras) + 2 * len(self.heads) + 2
+        if operands > MOST_OPERANDS:
+            limit = f"{operands} with heads and results, takes {MOST_OPERANDS}"
+            return self._stop(index, Reason.OPERAND_LIMIT, sorted(extras), limit)
         work = self._work + cost(eqn.op)
-        if len(self._members) >= MOST_STEPS or work > _MOST_WORK:
-            return Stop(index, Reason.SIZE_LIMIT, read)
+        steps = len(self._members) + 1
+        if steps > MOST_STEPS or work > _MOST_WORK:
+            limit = f"{steps} equations that cost {work}, takes {MOST_STEPS} and "
+            return self._stop(index, Reason.SIZE_LIMIT, read, f"{limit}{_MOST_WORK}")
         return None
 
     def _misfit(self, index: int, eqn: Eqn, read: tuple[ValueId, ...]) -> Stop | None:
@@ -228,12 +237,16 @@ class Growth:
             case DynamicUpdateSlice():
                 return self._misfit_update(index, eqn, read)
         if not isinstance(eqn.op, ELEMENTWISE) or isinstance(eqn.op, Threefry2x32):
-            return Stop(index, Reason.BOUNDARY, read)
+            return self._stop(index, Reason.BOUNDARY, (*read, *eqn.outs))
         shape = self.graph.type(eqn.out).shape
         is_whole = all(self.graph.type(value).shape == shape for value in read)
         if is_whole and self._holds_heads(shape):
             return None
-        return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+        return self._changed_shape(index, (*read, eqn.out))
+
+    def _changed_shape(self, index: int, values: Iterable[ValueId]) -> Stop:
+        limit = "" if self._period is None else f"heads of {self._period} columns"
+        return self._stop(index, Reason.CHANGED_SHAPE, values, limit)
 
     def _holds_heads(self, shape: tuple[int, ...]) -> bool:
         """Whether a last axis holds whole heads, if rope reaches over their columns."""
@@ -250,12 +263,16 @@ class Growth:
         x, *angles = eqn.inputs
         is_first = len(self.heads) == 1 and self._period is None
         if not is_first or read != (x,) or x in angles:
-            return Stop(index, Reason.BOUNDARY, read)
+            return self._stop(index, Reason.BOUNDARY, (*read, eqn.out))
         has_columns = rhs_columns(head.op, self.graph.type(head.inputs[1]).ndim) > 0
         if not has_columns or not all(_divides(period, each) for each in self._widths):
-            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+            limit = (
+                f"heads of {period} columns in those of {named(self.graph, head.out)}"
+            )
+            values = (*read, eqn.out)
+            return self._stop(index, Reason.CHANGED_SHAPE, values, limit)
         if needs_words(self.graph.type(head.out).dtype, self.uses.info):
-            return Stop(index, Reason.PART_OF_WORD, read)
+            return self._stop(index, Reason.PART_OF_WORD, (*read, head.out))
         return None
 
     def _misfit_update(
@@ -264,14 +281,16 @@ class Growth:
         """Why an update cannot be made of a block where that is computed."""
         target, block, *_ = eqn.inputs
         if len(self.heads) > 1 or read != (block,) or isinstance(target, Scalar):
-            return Stop(index, Reason.BOUNDARY, read)
+            return self._stop(index, Reason.BOUNDARY, (*read, eqn.out))
         type, shape = self.graph.type(target), self.graph.type(block).shape
         if type.shape == shape or not self._holds_heads(shape):
-            return Stop(index, Reason.CHANGED_SHAPE, (*read, eqn.out))
+            return self._changed_shape(index, (*read, eqn.out))
         if needs_words(type.dtype, self.uses.info):
-            return Stop(index, Reason.PART_OF_WORD, read)
+            return self._stop(index, Reason.PART_OF_WORD, (*read, target))
         other = self.uses.other_reader(target, index)
-        return None if other is None else Stop(index, Reason.OVERWRITTEN, (other,))
+        if other is None:
+            return None
+        return self._stop(index, Reason.OVERWRITTEN, (other, eqn.out))
 
     def _join(self, index: int) -> None:
         eqn = self.graph.eqns[index]

@@ -19,7 +19,9 @@ from poot.lowering.passes.driver import (
     Numerics,
     Pass,
     Reason,
+    Refusal,
     Rewrite,
+    named,
     place_of,
 )
 from poot.lowering.passes.units import MOST_OPERANDS
@@ -85,10 +87,9 @@ class _Walk:
         if refusal is None:
             self.log.fire(PROLOGUE, place_of(self.graph, index))
             return found
-        reason, values = refusal
-        detail = ", ".join(f"%{self.graph.eqns[user].outs[0]}" for user in readers)
-        detail += f": {values}" if values else ""
-        self.log.decline(PROLOGUE, place_of(self.graph, index), reason, detail)
+        detail = named(self.graph, *(self.graph.eqns[user].outs[0] for user in readers))
+        detail += f": {refusal.detail}"
+        self.log.decline(PROLOGUE, place_of(self.graph, index), refusal.reason, detail)
         return []
 
     def _is_contraction(self, index: int) -> bool:
@@ -97,31 +98,36 @@ class _Walk:
             return op.prologue is None
         return isinstance(op, CONTRACTIONS)
 
-    def _refusal(self, eqn: Eqn, readers: list[int]) -> tuple[Reason, str] | None:
+    def _refusal(self, eqn: Eqn, readers: list[int]) -> Refusal | None:
         """Why it stays apart, and the sizes that this depends on."""
+        made_here = named(self.graph, *eqn.outs)
         if len(eqn.outs) > 1:
-            return Reason.OTHER_RESULT_USED, ""
+            detail = f"{len(eqn.outs)} results, {made_here}"
+            return Refusal(Reason.OTHER_RESULT_USED, detail)
         if eqn.out in self.kept:
-            return Reason.KEPT, ""
+            return Refusal(Reason.KEPT, f"{made_here} is an output")
         if len(readers) > 1:
-            return Reason.SEVERAL_READERS, ""
+            detail = f"{len(readers)} read {made_here}, takes 1"
+            return Refusal(Reason.SEVERAL_READERS, detail)
         (reader,) = readers
         made, type = self.graph.eqns[reader], self.graph.type(eqn.out)
         if not self._is_lhs(made, eqn.out):
-            return Reason.NOT_LHS, ""
+            return Refusal(Reason.NOT_LHS, f"made of {named(self.graph, *made.inputs)}")
         rows, length = math.prod(type.shape[:-1]), type.shape[-1]
         if rows > MOST_ROWS or needs_stages(rows, length, self.info):
-            return Reason.MANY_ROWS, f"{rows} rows of {length}, at most {MOST_ROWS}"
+            detail = f"{rows} rows of {length}, at most {MOST_ROWS}"
+            return Refusal(Reason.MANY_ROWS, detail)
         repeats = self._repeats(made, rows)
         if repeats is not None:
-            return Reason.RECOMPUTE, repeats
+            return Refusal(Reason.RECOMPUTE, repeats)
         room = self.info.max_shared_bytes - _SPARE_BYTES
         taken = rows * length * dtypes.float32.itemsize
         if taken > room:
-            return Reason.SHARED_MEMORY, f"{taken} B, at most {room}"
+            return Refusal(Reason.SHARED_MEMORY, f"{taken} B, at most {room}")
         operands = len({*eqn.inputs, *made.inputs}) + len(made.outs)
         if operands > MOST_OPERANDS:
-            return Reason.OPERAND_LIMIT, f"{operands}, at most {MOST_OPERANDS}"
+            detail = f"{operands}, at most {MOST_OPERANDS}"
+            return Refusal(Reason.OPERAND_LIMIT, detail)
         return None
 
     def _repeats(self, reader: Eqn, rows: int) -> str | None:

@@ -10,7 +10,7 @@ from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.elementwise import Binary, BinaryOp
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, named, place_of
 
 MERGE_TWINS = Rewrite(
     "merge_twins",
@@ -36,7 +36,7 @@ def _merge_twins(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
     """Replace the results of later twins. Outputs, witnesses among them, all stay."""
     edit = graph.edit()
     first: dict[Key, Eqn] = {}
-    near: set[object] = set()
+    near: dict[object, Eqn] = {}
     known: dict[ValueId, ValueId] = {}
     for index, eqn in enumerate(graph.eqns):
         operands = tuple(
@@ -51,9 +51,11 @@ def _merge_twins(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
             log.fire(MERGE_TWINS, place_of(graph, index))
             continue
         for reason, likeness in _likenesses(eqn.op, operands):
-            if likeness in near:
-                log.decline(MERGE_TWINS, place_of(graph, index), reason)
-            near.add(likeness)
+            other = near.setdefault(likeness, eqn)
+            if other is not eqn:
+                given = named(graph, *other.inputs)
+                detail = f"%{other.outs[0]} is of {given}"
+                log.decline(MERGE_TWINS, place_of(graph, index), reason, detail)
     return edit.commit() if known else graph
 
 

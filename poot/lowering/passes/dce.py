@@ -10,7 +10,7 @@ from poot.core.equation import Eqn, ValueId
 from poot.core.graph import Graph
 from poot.core.ops.control import ControlOp
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, named, place_of
 from poot.lowering.passes.trim import trimmed
 
 DROP_UNUSED = Rewrite(
@@ -39,9 +39,11 @@ def _drop_unused(graph: Graph, info: DeviceInfo, log: Log) -> Graph:
         if isinstance(eqn.op, ControlOp) and len(used) < len(eqn.outs):
             eqn = _trim(graph, edit, index, used, log)
         if not read.intersection(eqn.outs):
-            log.decline(DROP_UNUSED, place_of(graph, index), Reason.IS_OUTPUT)
+            detail = named(graph, *used)
+            log.decline(DROP_UNUSED, place_of(graph, index), Reason.IS_OUTPUT, detail)
         elif len(used) < len(eqn.outs):
-            log.decline(DROP_UNUSED, place_of(graph, index), Reason.OTHER_RESULT_USED)
+            place, detail = place_of(graph, index), named(graph, *used)
+            log.decline(DROP_UNUSED, place, Reason.OTHER_RESULT_USED, detail)
         operands = [o for o in eqn.inputs if not isinstance(o, Scalar)]
         needed.update(operands)
         read.update(operands)

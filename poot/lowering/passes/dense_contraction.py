@@ -25,7 +25,14 @@ from poot.core.ops.matmul import DotGeneral, MatMul, free_axes
 from poot.core.ops.shape import Reshape, Transpose
 from poot.core.types import TensorType
 from poot.lowering.device_info import DeviceInfo
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Pass,
+    Reason,
+    Rewrite,
+    named,
+    place_of,
+)
 from poot.lowering.plan.layout import VIEWS
 
 READ_STORED = Rewrite(
@@ -149,6 +156,12 @@ class _Rewriter:
                 self._gather(index, eqn)
         return self.graph if self.edit is None else self.edit.commit()
 
+    def _made(self, value: ValueId) -> str:
+        """A view or a cast, and what it is of."""
+        eqn = self.graph.eqns[self.reader.makers[value]]
+        given = named(self.graph, *eqn.inputs)
+        return f"{eqn.op} makes {named(self.graph, value)} of {given}"
+
     def _contraction(self, index: int, eqn: Eqn) -> None:
         types = [self.graph.type(operand) for operand in eqn.inputs]
         if any(type.dtype not in STORED or not type.size for type in types):
@@ -161,7 +174,7 @@ class _Rewriter:
             if side.stop is not None:
                 reason, value = side.stop
                 place = place_of(self.graph, index)
-                self.log.decline(READ_STORED, place, reason, f"%{value}")
+                self.log.decline(READ_STORED, place, reason, self._made(value))
         grouped = self._blocks_of(left, right)
         changed = any(side.is_widened or side.is_turned for side in sides)
         if not changed and not grouped:
@@ -213,7 +226,7 @@ class _Rewriter:
         cast = self.reader.maker(eqn.inputs[0])
         if cast is None or not isinstance(cast.op, Cast):
             return
-        place, detail = place_of(self.graph, index), f"%{cast.out}"
+        place, detail = place_of(self.graph, index), self._made(cast.out)
         if isinstance(cast.inputs[0], Scalar) or not self.reader.widens(cast):
             self.log.decline(GATHER_STORED, place, Reason.NARROWS, detail)
             return

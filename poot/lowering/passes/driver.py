@@ -171,6 +171,14 @@ class Declined(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a rewrite does not take something in; the detail names values and limits."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rewrite:
     """One change that a pass may make: its name and the law it rests on."""
 
@@ -199,7 +207,7 @@ class Log:
         self.entries.append(Entry(rewrite, place))
 
     def decline(
-        self, rewrite: Rewrite, place: str, reason: Reason, detail: str = ""
+        self, rewrite: Rewrite, place: str, reason: Reason, detail: str
     ) -> None:
         self.entries.append(Entry(rewrite, place, reason, detail))
 
@@ -244,10 +252,11 @@ def named(graph: Graph, *operands: Operand) -> str:
 
 
 def place_of(graph: Graph, index: int) -> str:
-    """An equation as logs name it: its results, op and the user's line."""
+    """An equation as logs name it: results, op, operands and the user's line."""
     eqn = graph.eqns[index]
     outs = ", ".join(f"%{out}" for out in eqn.outs)
-    return f"{outs} = {eqn.op} at {graph.source(index)}"
+    given = ", ".join(str(o) if isinstance(o, Scalar) else f"%{o}" for o in eqn.inputs)
+    return f"{outs} = {eqn.op}({given}) at {graph.source(index)}"
 
 
 def run_passes(

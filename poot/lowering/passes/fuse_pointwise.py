@@ -5,7 +5,7 @@ from __future__ import annotations
 from poot.core.graph import Graph
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import recompute_costs
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import Log, Pass, Refusal, Rewrite, place_of
 from poot.lowering.passes.groups import Group, join, open_group, refusal
 from poot.lowering.passes.regions import Region, emit_regions
 from poot.lowering.passes.siblings import (
@@ -79,9 +79,9 @@ class _Walk:
         return kept
 
     def _absorb(self, index: int, home: Group) -> bool:
-        reason = refusal(self.units, home, index, result=False)
-        if reason is not None:
-            return self._decline(ABSORB_PRODUCER, index, reason)
+        why = refusal(self.units, home, index, result=False)
+        if why is not None:
+            return self._decline(ABSORB_PRODUCER, index, why)
         join(self.units, home, index, result=False, alone=True)
         self.log.fire(ABSORB_PRODUCER, place_of(self.graph, index))
         return True
@@ -90,10 +90,10 @@ class _Walk:
         """Compute the value in each kernel that reads it; True if none is left."""
         left = outside
         for home in homes:
-            reason = refusal(self.units, home, index, result=False)
-            if reason is not None:
+            why = refusal(self.units, home, index, result=False)
+            if why is not None:
                 left = True
-                self._decline(REPEAT_CHEAP, index, reason)
+                self._decline(REPEAT_CHEAP, index, why)
                 continue
             join(self.units, home, index, result=False, alone=False)
             self.log.fire(REPEAT_CHEAP, place_of(self.graph, index))
@@ -105,31 +105,33 @@ class _Walk:
 
     def _share(self, index: int, homes: list[Group]) -> bool:
         """Let one of the kernels that read the value store it for the others."""
-        reasons = []
+        refusals = []
         for home in sorted(homes, key=lambda unit: unit.position)[:4]:
-            reason = refusal(self.units, home, index, result=True)
-            place = None if reason else self._meeting_place(index, home)
-            if place is not None:
+            place = refusal(
+                self.units, home, index, result=True
+            ) or self._meeting_place(index, home)
+            if isinstance(place, int):
                 join(self.units, home, index, result=True, alone=True)
                 home.position = place
                 self.log.fire(SHARE_PRODUCER, place_of(self.graph, index))
                 return True
-            reasons.append(reason or Reason.ORDER)
-        if reasons:
-            self._decline(SHARE_PRODUCER, index, reasons[0])
+            refusals.append(place)
+        if refusals:
+            self._decline(SHARE_PRODUCER, index, refusals[0])
         return False
 
-    def _meeting_place(self, index: int, home: Group) -> int | None:
+    def _meeting_place(self, index: int, home: Group) -> int | Refusal:
         units = self.units
         eqn = self.graph.eqns[index]
         lone = units.writer[index]
         operands = [*home.operands, *units.values(eqn.inputs)]
         ready = units.ready(operands, home, lone)
         due = units.due([*home.results, *eqn.outs], home, lone)
-        return place_between(sorted([*home.places, index]), ready, due)
+        place = place_between(sorted([*home.places, index]), ready, due)
+        return units.order(ready, due) if place is None else place
 
-    def _decline(self, rewrite: Rewrite, index: int, reason: Reason) -> bool:
-        self.log.decline(rewrite, place_of(self.graph, index), reason)
+    def _decline(self, rewrite: Rewrite, index: int, why: Refusal) -> bool:
+        self.log.decline(rewrite, place_of(self.graph, index), why.reason, why.detail)
         return False
 
 

@@ -17,6 +17,7 @@ from poot.lowering.passes.driver import (
     Numerics,
     Pass,
     Reason,
+    Refusal,
     Rewrite,
     place_of,
 )
@@ -70,8 +71,9 @@ class _Walk:
             if self.units.writer[index].is_open or not self._is_sized(index):
                 continue
             domain = domain_of(self.graph, eqn)
-            if isinstance(domain, Reason):
-                self.log.decline(START_ROWS, place_of(self.graph, index), domain)
+            if isinstance(domain, Refusal):
+                where = place_of(self.graph, index)
+                self.log.decline(START_ROWS, where, domain.reason, domain.detail)
                 continue
             growth = Growth(self.units, index, domain, self.info)
             if self._try(growth, START_ROWS, index):
@@ -86,16 +88,17 @@ class _Walk:
     def _try(self, growth: Growth, rewrite: Rewrite, index: int) -> bool:
         """Take in an equation, and log it or the reason why not."""
         repeats = rewrite is REPEAT_IN_ROWS
-        reason = (growth.try_repeat if repeats else growth.try_join)(index)
-        return self._noted(rewrite, index, reason)
+        why = (growth.try_repeat if repeats else growth.try_join)(index)
+        return self._noted(rewrite, index, why)
 
-    def _noted(self, rewrite: Rewrite, index: int, reason: Reason | None) -> bool:
+    def _noted(self, rewrite: Rewrite, index: int, why: Refusal | None) -> bool:
         """Log that an equation joined, or the reason why not; whether it did."""
-        if reason is None:
-            self.log.fire(rewrite, place_of(self.graph, index))
+        where = place_of(self.graph, index)
+        if why is None:
+            self.log.fire(rewrite, where)
         else:
-            self.log.decline(rewrite, place_of(self.graph, index), reason)
-        return reason is None
+            self.log.decline(rewrite, where, why.reason, why.detail)
+        return why is None
 
     def _grow(self, growth: Growth) -> None:
         """Take in what follows, then what precedes, until nothing more fits."""
@@ -129,11 +132,12 @@ class _Walk:
     ) -> bool:
         """Take in an equation, or let it wait for what might make room for it."""
         waits[index] += 1
-        reason = growth.try_join(index)
-        if reason is Reason.ORDER and waits[index] <= _MOST_WAITS:
+        why = growth.try_join(index)
+        is_order = why is not None and why.reason is Reason.ORDER
+        if is_order and waits[index] <= _MOST_WAITS:
             late.append(index)
             return False
-        return self._noted(EXTEND_ROWS, index, reason)
+        return self._noted(EXTEND_ROWS, index, why)
 
     def _between(self, growth: Growth, index: int) -> list[int]:
         """The equations that an equation waits for, if they are few."""

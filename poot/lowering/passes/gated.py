@@ -12,7 +12,14 @@ from poot.lowering.passes.contraction_growth import (
     absorb_sources,
     emit_sites,
 )
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Pass,
+    Reason,
+    Rewrite,
+    named,
+    place_of,
+)
 
 GATED = Rewrite(
     "gated",
@@ -45,7 +52,8 @@ def _pair(uses: Uses, first: int, second: int, log: Log) -> Site | None:
     one, two = graph.eqns[first], graph.eqns[second]
     place = place_of(graph, second)
     if one.op != two.op or graph.type(one.inputs[1]) != graph.type(two.inputs[1]):
-        log.decline(GATED, place, Reason.OTHER_TYPE, f"%{one.out}")
+        values = (one.inputs[1], one.out, two.inputs[1], two.out)
+        log.decline(GATED, place, Reason.OTHER_TYPE, named(graph, *values))
         return None
     growth = Growth(uses, [first, second])
     site = growth.grow()

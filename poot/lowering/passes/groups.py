@@ -16,14 +16,14 @@ from poot.lowering.passes.cost import (
     cost,
     reads,
 )
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.driver import Reason, Refusal, named
 from poot.lowering.passes.units import (
-    MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
     MOST_WORK,
     Unit,
     Units,
+    size_refusal,
 )
 
 
@@ -96,7 +96,7 @@ def open_group(units: Units, index: int) -> Group:
     return group
 
 
-def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | None:
+def refusal(units: Units, group: Group, index: int, result: bool) -> Refusal | None:
     """Why the equation cannot join the group, as a result too or not."""
     graph = units.graph
     eqn = graph.eqns[index]
@@ -104,18 +104,39 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Reason | No
         return None
     operands = [v for v in group.operands if v not in eqn.outs]
     operands += units.values(eqn.inputs)
-    if len(units.sources(operands)) > MOST_OPERANDS:
-        return Reason.OPERAND_LIMIT
+    sources = len(units.sources(operands))
+    if sources > MOST_OPERANDS:
+        detail = f"{sources} operands, takes {MOST_OPERANDS}"
+        return Refusal(Reason.OPERAND_LIMIT, detail)
     work = group.work + cost(eqn.op) * len(group.ways_of(eqn.outs))
-    if len(group.members) >= MOST_EQUATIONS or work > MOST_WORK:
-        return Reason.SIZE_LIMIT
+    too_large = size_refusal(len(group.members) + 1, work, MOST_WORK)
+    if too_large is not None:
+        return too_large
     if result and graph.type(eqn.outs[0]).shape != group.shape:
-        return Reason.OTHER_SHAPE
-    if result and len(group.results) + len(eqn.outs) > MOST_RESULTS:
-        return Reason.RESULT_LIMIT
+        others = named(graph, *group.results)
+        detail = f"{named(graph, eqn.outs[0])} beside {others}"
+        return Refusal(Reason.OTHER_SHAPE, detail)
+    results = len(group.results) + len(eqn.outs)
+    if result and results > MOST_RESULTS:
+        detail = f"{results} results, takes {MOST_RESULTS}"
+        return Refusal(Reason.RESULT_LIMIT, detail)
     if _debt(units, group, index, result) is None:
-        return Reason.RECOMPUTE
+        return Refusal(Reason.RECOMPUTE, _repeats(units, group, index, result))
     return None
+
+
+def _repeats(units: Units, group: Group, index: int, result: bool) -> str:
+    """How often the group would compute the elements of an equation."""
+    graph = units.graph
+    eqn = graph.eqns[index]
+    size = graph.type(eqn.outs[0]).size
+    ways = group.ways_of(eqn.outs) | ({0: size} if result else {})
+    into = named(graph, *group.results)
+    return (
+        f"{sum(ways.values())} elements in {len(ways)} ways instead of {size}, each at "
+        f"a cost of {cost(eqn.op)}, for {into}; takes {CHEAP} an element, "
+        f"{NEGLIGIBLE} in all or {MOST_WAYS} ways"
+    )
 
 
 def _debt(units: Units, group: Group, index: int, result: bool) -> float | None:

@@ -12,7 +12,15 @@ from poot.core.op import Op
 from poot.core.ops.contractions import ContractionEpilogue
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.contraction_growth import Uses, lhs_axes
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Pass,
+    Reason,
+    Refusal,
+    Rewrite,
+    named,
+    place_of,
+)
 from poot.lowering.passes.units import MOST_OPERANDS
 from poot.lowering.plan.layout import VIEWS
 
@@ -64,32 +72,37 @@ class _Joiner:
             if refusal is None:
                 self._join(group, index, heads)
                 return
-            reason, detail = refusal
-            self.log.decline(HORIZONTAL, place_of(self.graph, index), reason, detail)
-            if reason is Reason.OTHER_LHS:
+            place = place_of(self.graph, index)
+            self.log.decline(HORIZONTAL, place, refusal.reason, refusal.detail)
+            if refusal.reason is Reason.OTHER_LHS:
                 return
         group = _Group([index], heads, set(eqn.inputs), self._due(index))
         self.open[lhs] = group
         self.groups.append(group)
 
-    def _refusal(
-        self, group: _Group, index: int, heads: int
-    ) -> tuple[Reason, str] | None:
+    def _refusal(self, group: _Group, index: int, heads: int) -> Refusal | None:
         first, eqn = self.graph.eqns[group.members[0]], self.graph.eqns[index]
-        detail = f"%{first.outs[0]}"
+        one = named(self.graph, first.outs[0])
         if self._rows(first) != self._rows(eqn):
-            return Reason.OTHER_LHS, detail
-        if group.heads + heads > MOST_HEADS:
-            return Reason.RESULT_LIMIT, detail
-        if index - group.members[0] > _MOST_APART:
-            return Reason.LIFETIME, detail
+            detail = f"{one} of {named(self.graph, *first.inputs[:2])}"
+            return Refusal(Reason.OTHER_LHS, detail)
         outs = group.heads + heads
-        if len(group.operands | set(eqn.inputs)) + outs > MOST_OPERANDS:
-            return Reason.OPERAND_LIMIT, detail
+        if outs > MOST_HEADS:
+            detail = f"{one}: {outs} results, takes {MOST_HEADS}"
+            return Refusal(Reason.RESULT_LIMIT, detail)
+        apart = index - group.members[0]
+        if apart > _MOST_APART:
+            detail = f"{one}, {apart} equations before, takes {_MOST_APART}"
+            return Refusal(Reason.LIFETIME, detail)
+        operands = len(group.operands | set(eqn.inputs)) + outs
+        if operands > MOST_OPERANDS:
+            detail = f"{one}: {operands} operands and results, takes {MOST_OPERANDS}"
+            return Refusal(Reason.OPERAND_LIMIT, detail)
         for operand in eqn.inputs:
             ready = self._ready(operand)
             if ready >= group.due or ready in group.members:
-                return Reason.ORDER, f"{detail}, %{operand}"
+                detail = f"{one} is read before {named(self.graph, operand)} is made"
+                return Refusal(Reason.ORDER, detail)
         return None
 
     def _rows(self, eqn: Eqn) -> object:

@@ -20,12 +20,20 @@ from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Reshape
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import cost
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Pass,
+    Reason,
+    Refusal,
+    Rewrite,
+    named,
+    place_of,
+)
 from poot.lowering.passes.units import (
-    MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
     MOST_WORK,
+    size_refusal,
 )
 from poot.lowering.passes.views import free_views, static_layouts
 from poot.lowering.plan.blocks import block_axes, block_lanes
@@ -198,13 +206,13 @@ class _Walk:
         for unit in reversed(self.open):
             if not (unit.is_small and lone.is_small):
                 continue
-            reason = self._refusal(unit, lone)
-            if reason is None:
+            refusal = self._refusal(unit, lone)
+            if refusal is None:
                 self._merge(unit, lone)
                 self.log.fire(JOIN_SMALL, place_of(self.graph, index))
                 return unit
-            where, detail = place_of(self.graph, index), self._with(unit)
-            self.log.decline(JOIN_SMALL, where, reason, detail)
+            where, detail = place_of(self.graph, index), self._with(unit, refusal)
+            self.log.decline(JOIN_SMALL, where, refusal.reason, detail)
         return None
 
     def _absorb(self, index: int, lone: _Unit, unit: _Unit) -> _Unit | None:
@@ -213,12 +221,13 @@ class _Walk:
         if not isinstance(eqn.op, DynamicUpdateSlice) or eqn.inputs[0] in unit.made:
             return None
         lone.reads -= {self._source(value) for value in unit.made}
-        reason = self._refusal(unit, lone)
-        if reason is None and not unit.is_small and self._is_read_elsewhere(index):
-            reason = Reason.RECOMPUTE
-        if reason is not None:
-            where, detail = place_of(self.graph, index), self._with(unit)
-            self.log.decline(ABSORB_UPDATE, where, reason, detail)
+        refusal = self._refusal(unit, lone)
+        if refusal is None and not unit.is_small and self._is_read_elsewhere(index):
+            block = named(self.graph, eqn.inputs[1])
+            refusal = Refusal(Reason.RECOMPUTE, f"{block} is read elsewhere too")
+        if refusal is not None:
+            where, detail = place_of(self.graph, index), self._with(unit, refusal)
+            self.log.decline(ABSORB_UPDATE, where, refusal.reason, detail)
             return None
         self._merge(unit, lone)
         self.log.fire(ABSORB_UPDATE, place_of(self.graph, index))
@@ -236,20 +245,27 @@ class _Walk:
             block = self.graph.eqns[index].inputs[0]
         return False
 
-    def _refusal(self, unit: _Unit, lone: _Unit) -> Reason | None:
-        if unit.updated & (lone.reads | lone.updated) or lone.updated & unit.reads:
-            return Reason.OVERWRITTEN
-        if len(unit.reads | lone.reads) > MOST_OPERANDS:
-            return Reason.OPERAND_LIMIT
-        if unit.results + lone.results > MOST_RESULTS:
-            return Reason.RESULT_LIMIT
-        most = unit.equations + lone.equations, unit.work + lone.work
-        if most[0] > MOST_EQUATIONS or most[1] > MOST_WORK:
-            return Reason.SIZE_LIMIT
-        return None
+    def _refusal(self, unit: _Unit, lone: _Unit) -> Refusal | None:
+        written = unit.updated & (lone.reads | lone.updated)
+        written |= lone.updated & unit.reads
+        if written:
+            detail = named(self.graph, *sorted(written))
+            return Refusal(Reason.OVERWRITTEN, detail)
+        operands = len(unit.reads | lone.reads)
+        if operands > MOST_OPERANDS:
+            detail = f"{operands} operands, takes {MOST_OPERANDS}"
+            return Refusal(Reason.OPERAND_LIMIT, detail)
+        results = unit.results + lone.results
+        if results > MOST_RESULTS:
+            return Refusal(
+                Reason.RESULT_LIMIT, f"{results} results, takes {MOST_RESULTS}"
+            )
+        return size_refusal(
+            unit.equations + lone.equations, unit.work + lone.work, MOST_WORK
+        )
 
-    def _with(self, unit: _Unit) -> str:
-        return f"with {place_of(self.graph, unit.members[0])}"
+    def _with(self, unit: _Unit, refusal: Refusal) -> str:
+        return f"with {place_of(self.graph, unit.members[0])}: {refusal.detail}"
 
     @staticmethod
     def _merge(unit: _Unit, other: _Unit) -> None:

@@ -12,16 +12,16 @@ from poot.core.ops.reduce import ArgReduce, Reduce
 from poot.core.ops.shape import Iota
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.cost import CHEAP, NEGLIGIBLE, cost
-from poot.lowering.passes.driver import Reason
+from poot.lowering.passes.driver import Reason, Refusal, named, place_of
 from poot.lowering.passes.row_forms import Domain, Fit, Fitter, Form
 from poot.lowering.passes.units import (
-    MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
     MOST_ROW_WORK,
     Unit,
     Units,
     place_between,
+    size_refusal,
 )
 from poot.lowering.plan.rows import needs_stages
 from poot.lowering.plan.state import ELEMENTWISE
@@ -73,22 +73,29 @@ class Growth:
         self._readers: dict[ValueId, _Readers] = {}
         self._debts: dict[ValueId, float] = {}
 
-    def try_join(self, index: int) -> Reason | None:
+    def try_join(self, index: int) -> Refusal | None:
         """Take the equation in where it fits and can be; else the reason."""
         group = self.group
         eqn = self.graph.eqns[index]
         fit = self._fitter.fit(eqn, group.forms)
         if not isinstance(fit, Fit):
             return fit
-        taken = [s for out in eqn.outs for s in group.taken.get(out, ())]
-        if any(shape != group.domain.shape(fit.form) for shape in taken):
-            return Reason.OPERAND_SHAPE
-        reason = self._refusal(index, fit)
-        if reason is not None:
-            return reason
-        return self._join(index, fit)
+        made = group.domain.shape(fit.form)
+        for out in eqn.outs:
+            for shape in group.taken.get(out, ()):
+                if shape != made:
+                    return self._taken_as(out, shape)
+        return self._refusal(index, fit) or self._join(index, fit)
 
-    def try_repeat(self, index: int) -> Reason | None:
+    def _taken_as(self, out: ValueId, shape: tuple[int, ...]) -> Refusal:
+        detail = f"{named(self.graph, out)} is taken as {shape} {self._beside}"
+        return Refusal(Reason.OPERAND_SHAPE, detail)
+
+    @property
+    def _beside(self) -> str:
+        return f"beside {self.group.domain}"
+
+    def try_repeat(self, index: int) -> Refusal | None:
         """Take in what makes a smaller operand, to compute it in each row anew."""
         group = self.group
         eqn = self.graph.eqns[index]
@@ -96,26 +103,37 @@ class Growth:
         type = self.graph.type(out)
         full = group.domain.shape(Form.FULL)
         if not self._is_repeatable(eqn):
-            return Reason.BOUNDARY
+            return Refusal(
+                Reason.BOUNDARY, f"{named(self.graph, *eqn.outs)} {self._beside}"
+            )
         if [*group.taken[out]] != [type.shape] or len(type.shape) > len(full):
-            return Reason.OPERAND_SHAPE
-        if any(operand in group.forms for operand in eqn.inputs):
-            return Reason.OTHER_ROWS
+            return self._taken_as(out, next(iter(group.taken[out])))
+        own = [operand for operand in eqn.inputs if operand in group.forms]
+        if own:
+            detail = f"{named(self.graph, out)} of {named(self.graph, *own)}"
+            return Refusal(Reason.OTHER_ROWS, f"{detail} {self._beside}")
         form = Form.ROW if type.shape[-1:] in ((), (1,)) else Form.FULL
         outer = [(v, self.graph.type(v).shape) for v in self.units.values(eqn.inputs)]
         again = group.domain.size if form is Form.FULL else group.domain.row_count
         added = cost(eqn.op) * again
         debt = self._debts.get(out, 0) + added / group.domain.size
         if debt > CHEAP and added > NEGLIGIBLE:
-            return Reason.RECOMPUTE
-        if self._has_other_readers(index):
-            return Reason.OTHER_SHAPE
+            detail = (
+                f"{named(self.graph, out)} for {again} elements at a cost of "
+                f"{cost(eqn.op)} each, {debt:.3g} an element {self._beside}; takes "
+                f"{CHEAP} an element or {NEGLIGIBLE} in all"
+            )
+            return Refusal(Reason.RECOMPUTE, detail)
+        other = self._other_reader(index)
+        if other is not None:
+            detail = f"{named(self.graph, out)} {self._beside}, {other}"
+            return Refusal(Reason.OTHER_SHAPE, detail)
         fit = Fit(form, tuple(outer))
-        reason = self._refusal(index, fit) or self._join(index, fit)
-        if reason is None:
+        why = self._refusal(index, fit) or self._join(index, fit)
+        if why is None:
             for operand, _ in outer:
                 self._debts[operand] = max(self._debts.get(operand, 0), debt)
-        return reason
+        return why
 
     def _is_repeatable(self, eqn: Eqn) -> bool:
         if isinstance(eqn.op, Iota):
@@ -124,30 +142,36 @@ class Growth:
             return not counts_rows and shape[-1] == self.group.domain.length
         return isinstance(eqn.op, ELEMENTWISE) and not eqn.op.multiple_results
 
-    def _has_other_readers(self, index: int) -> bool:
-        outs = self.graph.eqns[index].outs
-        return any(
-            out in self.units.kept
-            or any(user not in self.group.inside for user in self.units.users[out])
-            for out in outs
-        )
+    def _other_reader(self, index: int) -> str | None:
+        """Who outside needs a result of the equation, if anyone does."""
+        for out in self.graph.eqns[index].outs:
+            if out in self.units.kept:
+                return f"%{out} is an output"
+            for user in self.units.users[out]:
+                if user not in self.group.inside:
+                    return f"%{out} is read by {place_of(self.graph, user)}"
+        return None
 
     # --- whether it may be --------------------------------------------------
 
-    def _refusal(self, index: int, fit: Fit) -> Reason | None:
+    def _refusal(self, index: int, fit: Fit) -> Refusal | None:
         group = self.group
         eqn = self.graph.eqns[index]
         work = group.work + cost(eqn.op)
-        if len(group.members) >= MOST_EQUATIONS or work > MOST_ROW_WORK:
-            return Reason.SIZE_LIMIT
+        too_large = size_refusal(len(group.members) + 1, work, MOST_ROW_WORK)
+        if too_large is not None:
+            return too_large
         added = sum(
             shape not in group.taken.get(value, ()) for value, shape in set(fit.outer)
         )
         gone = sum(len(group.taken.get(out, ())) for out in eqn.outs)
-        if sum(map(len, group.taken.values())) + added - gone > MOST_OPERANDS:
-            return Reason.OPERAND_LIMIT
+        operands = sum(map(len, group.taken.values())) + added - gone
+        if operands > MOST_OPERANDS:
+            detail = f"{operands} operands, takes {MOST_OPERANDS}"
+            return Refusal(Reason.OPERAND_LIMIT, detail)
         if group.is_staged and not self._fits_stages(index, fit):
-            return Reason.LONG_ROW
+            detail = f"{named(self.graph, *eqn.outs)} {self._beside}"
+            return Refusal(Reason.LONG_ROW, detail)
         return None
 
     def _fits_stages(self, index: int, fit: Fit) -> bool:
@@ -160,9 +184,9 @@ class Growth:
             # Of a row that was reduced in parts no element can be asked for again.
             return not isinstance(eqn.op, GeneralGather)
         depends = any(operand in self.group.forms for operand in eqn.inputs)
-        return not depends and not self._has_other_readers(index)
+        return not depends and self._other_reader(index) is None
 
-    def _join(self, index: int, fit: Fit) -> Reason | None:
+    def _join(self, index: int, fit: Fit) -> Refusal | None:
         """Take the equation in, unless what stands between forbids it."""
         group, units = self.group, self.units
         eqn = self.graph.eqns[index]
@@ -173,13 +197,15 @@ class Growth:
         operands.update(dict.fromkeys(added))
         results = [v for v in (*group.results, *eqn.outs) if self._escapes(v, index)]
         if len(results) > MOST_RESULTS:
-            return Reason.RESULT_LIMIT
+            detail = f"{len(results)} results, takes {MOST_RESULTS}"
+            return Refusal(Reason.RESULT_LIMIT, detail)
         places = [*group.places]
         bisect.insort(places, index)
         ready = units.ready(operands, group, units.writer[index])
-        place = place_between(places, ready, self._due(results, index))
+        due = self._due(results, index)
+        place = place_between(places, ready, due)
         if place is None:
-            return Reason.ORDER
+            return units.order(ready, due)
         group.members.append(index)
         group.work += cost(eqn.op)
         group.inside.add(index)

@@ -7,11 +7,17 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from poot.core.equation import ValueId
-from poot.lowering.passes.driver import Log, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Reason,
+    Refusal,
+    Rewrite,
+    named,
+    place_of,
+)
 from poot.lowering.passes.groups import Group
 from poot.lowering.passes.row_group import RowGroup
 from poot.lowering.passes.units import (
-    MOST_EQUATIONS,
     MOST_OPERANDS,
     MOST_RESULTS,
     MOST_ROW_WORK,
@@ -19,6 +25,7 @@ from poot.lowering.passes.units import (
     Unit,
     Units,
     place_between,
+    size_refusal,
 )
 
 JOIN_SIBLINGS = Rewrite(
@@ -68,7 +75,9 @@ def _join(
                 merge(units, sibling, group)
                 sibling.position = place
                 break
-            log.decline(JOIN_SIBLINGS, where, place)
+            log.decline(
+                JOIN_SIBLINGS, where, place.reason, _with(units, sibling, place)
+            )
         else:
             siblings.append(group)
             joined.append(group)
@@ -82,7 +91,7 @@ def join_pair(units: Units, one: Group, other: Group, log: Log) -> bool:
     where = place_of(units.graph, other.members[0])
     place = _place(units, one, other)
     if not isinstance(place, int):
-        log.decline(JOIN_SIBLINGS, where, place)
+        log.decline(JOIN_SIBLINGS, where, place.reason, _with(units, one, place))
         return False
     log.fire(JOIN_SIBLINGS, where)
     one.take_ways(other)
@@ -122,21 +131,34 @@ def _in_same_row(one: RowGroup, other: RowGroup, value: ValueId) -> bool:
     return [*other.taken[value]] == [one.domain.shape(one.forms[value])]
 
 
-def _place(units: Units, one: Unit, other: Unit) -> int | Reason:
-    if len(one.operands.keys() | other.operands.keys()) > MOST_OPERANDS:
-        return Reason.OPERAND_LIMIT
-    if len(one.results) + len(other.results) > MOST_RESULTS:
-        return Reason.RESULT_LIMIT
+def _with(units: Units, one: Unit, refusal: Refusal) -> str:
+    return f"with {named(units.graph, *one.results)}: {refusal.detail}"
+
+
+def _place(units: Units, one: Unit, other: Unit) -> int | Refusal:
+    operands = len(one.operands.keys() | other.operands.keys())
+    if operands > MOST_OPERANDS:
+        detail = f"{operands} operands, takes {MOST_OPERANDS}"
+        return Refusal(Reason.OPERAND_LIMIT, detail)
+    results = len(one.results) + len(other.results)
+    if results > MOST_RESULTS:
+        detail = f"{results} results, takes {MOST_RESULTS}"
+        return Refusal(Reason.RESULT_LIMIT, detail)
     equations = len(one.members) + len(other.members)
     most_work = MOST_ROW_WORK if isinstance(one, RowGroup) else MOST_WORK
-    if equations > MOST_EQUATIONS or one.work + other.work > most_work:
-        return Reason.SIZE_LIMIT
+    too_large = size_refusal(equations, one.work + other.work, most_work)
+    if too_large is not None:
+        return too_large
     ready = units.ready([*one.operands, *other.operands], one, other)
     due = units.due([*one.results, *other.results], one, other)
     place = place_between(sorted([*one.places, *other.places]), ready, due)
     if place is None:
-        return Reason.ORDER
-    return Reason.LIFETIME if _keeps_long(units, other, place) else place
+        return units.order(ready, due)
+    if not _keeps_long(units, other, place):
+        return place
+    detail = f"{named(units.graph, *other.results)} would be made "
+    detail += f"{other.position - place} equations earlier, takes {_FAR}"
+    return Refusal(Reason.LIFETIME, detail)
 
 
 def _keeps_long(units: Units, moved: Unit, place: int) -> bool:

@@ -20,7 +20,15 @@ from poot.core.ops.scatter import DynamicUpdateSlice
 from poot.core.ops.shape import Reshape, Slice
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.contraction_growth import Growth, Uses
-from poot.lowering.passes.driver import Log, Pass, Reason, Rewrite, place_of
+from poot.lowering.passes.driver import (
+    Log,
+    Pass,
+    Reason,
+    Refusal,
+    Rewrite,
+    named,
+    place_of,
+)
 from poot.lowering.passes.horizontal import MOST_HEADS
 from poot.lowering.plan.state import ELEMENTWISE
 
@@ -63,7 +71,8 @@ class _Walk:
         place = place_of(self.graph, index)
         refusal = self._refusal(chain, readers, slices)
         if refusal is not None:
-            self.log.decline(SPLIT_COLUMNS, place, refusal, f"%{last}")
+            detail = f"{named(self.graph, last)}: {refusal.detail}"
+            self.log.decline(SPLIT_COLUMNS, place, refusal.reason, detail)
             return
         self._split(chain, slices, axis)
         self.log.fire(SPLIT_COLUMNS, place)
@@ -92,17 +101,25 @@ class _Walk:
 
     def _refusal(
         self, chain: list[int], readers: list[int], slices: list[int]
-    ) -> Reason | None:
+    ) -> Refusal | None:
         value = self.graph.eqns[chain[-1]].out
-        if len(slices) < len(readers) or value in self.uses.kept:
-            return Reason.SHARED
+        others = [place_of(self.graph, user) for user in readers if user not in slices]
+        if value in self.uses.kept:
+            return Refusal(Reason.SHARED, "it is an output")
+        if others:
+            return Refusal(Reason.SHARED, f"read by {others[0]}")
+        parts = named(self.graph, *(self.graph.eqns[index].out for index in slices))
         if not self.uses.taken.isdisjoint(chain):
-            return Reason.TAKEN
+            return Refusal(Reason.TAKEN, parts)
         if len(slices) > MOST_HEADS:
-            return Reason.RESULT_LIMIT
+            detail = f"{len(slices)} slices, takes {MOST_HEADS}"
+            return Refusal(Reason.RESULT_LIMIT, detail)
         if self._overlap(slices):
-            return Reason.RECOMPUTE
-        return None if self._pays(slices) else Reason.SMALL_GAIN
+            return Refusal(Reason.RECOMPUTE, f"columns in more than one of {parts}")
+        if self._pays(slices):
+            return None
+        detail = f"{parts} neither meet nor go into rope or an update"
+        return Refusal(Reason.SMALL_GAIN, detail)
 
     def _overlap(self, slices: list[int]) -> bool:
         """Whether some column is in several slices."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from poot.core.dtypes import Scalar
 from poot.core.equation import Operand, ValueId
 from poot.core.graph import Graph
+from poot.lowering.passes.driver import Reason, Refusal, place_of
 from poot.lowering.passes.views import free_views, static_layouts
 
 # Pointers of one kernel: operands and results each.
@@ -19,6 +20,17 @@ MOST_EQUATIONS = 256
 MOST_WORK = 1024
 # Row programs lose more by being cut.
 MOST_ROW_WORK = 4096
+
+
+def size_refusal(equations: int, work: int, most_work: int) -> Refusal | None:
+    """Why so many equations, or what they cost, are too much for one kernel."""
+    if equations <= MOST_EQUATIONS and work <= most_work:
+        return None
+    return Refusal(
+        Reason.SIZE_LIMIT,
+        f"{equations} equations that cost {work}, takes {MOST_EQUATIONS} that cost "
+        f"{most_work}",
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +92,15 @@ class Units:
     def is_free(self, index: int) -> bool:
         """Whether the equation is a view that needs no launch of its own."""
         return index in self._free
+
+    def order(self, ready: int, due: int) -> Refusal:
+        """That what is ready only at one position is due at another."""
+        count = len(self.graph.eqns)
+        given = "a view of its own results" if ready == count else "nothing"
+        if 0 <= ready < count:
+            given = place_of(self.graph, ready)
+        taker = "nothing" if due == count else place_of(self.graph, due)
+        return Refusal(Reason.ORDER, f"it needs {given}, and feeds {taker}")
 
     def _floats(self, index: int) -> bool:
         return index in self._free and not self.writer[index].is_open
