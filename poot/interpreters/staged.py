@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -282,15 +283,17 @@ class Compiled:
         raise AssertionError
 
     def _require_single_use(self, leaves: Sequence[Any]) -> None:
-        paths = self._trace.paths
-        arrays = [(i, x) for i, x in enumerate(leaves) if type(x) is Array]
+        uses = Counter(map(id, leaves))
         for number in self._trace.donated:
-            for other, array in arrays:
-                if other != number and array is leaves[number]:
-                    raise DonationError(
-                        f"`{self._trace.name}`: the array donated as {paths[number]} "
-                        f"is given as {paths[other]} too; a donated array is used once"
-                    )
+            leaf = leaves[number]
+            if type(leaf) is not Array or uses[id(leaf)] == 1:
+                continue
+            paths, places = self._trace.paths, range(len(leaves))
+            other = next(i for i in places if i != number and leaves[i] is leaf)
+            raise DonationError(
+                f"`{self._trace.name}`: the array donated as {paths[number]} is given "
+                f"as {paths[other]} too; a donated array is used once"
+            )
 
 
 # An array whose memory a call has taken, and that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -444,11 +445,12 @@ class Executable:
     def _claim(self, buffers: Arguments) -> Arguments:
         """Arguments in which nobody else holds the donated buffers."""
         claimed = list(buffers)
+        uses = Counter(map(id, buffers))
         for index in self._donated:
             buffer = claimed[index]
             if buffer is None or buffer.is_closed:
                 self._refuse(index, buffer)
-            if buffer.shared or sum(other is buffer for other in buffers) > 1:
+            if buffer.shared or uses[id(buffer)] > 1:
                 claimed[index] = self.device.duplicate(buffer)
         return claimed
 
