@@ -303,12 +303,12 @@ def test_subgroups_share_long_sums(m: int, k: int) -> None:
     assert_exact(graph, (a, b), info)
 
 
-@pytest.mark.parametrize("k", [2040, 8440])
-def test_a_sum_is_the_same_beside_any_others(k: int) -> None:
+@pytest.mark.parametrize(("m", "k"), [(1, 2040), (1, 8440), (2, 2040), (2, 8440)])
+def test_a_sum_is_the_same_beside_any_others(m: int, k: int) -> None:
     """In every bit, however many columns a subgroup has and loads are on their way."""
     info = device().info.masked(**GPU)
     rng = np.random.default_rng(k)
-    x = rng.standard_normal((1, k)).astype(np.float32)
+    x = rng.standard_normal((m, k)).astype(np.float32)
     few, many = (rng.standard_normal((n, k)).astype(np.float32) for n in (8, 4300))
     many[:8] = few
     found = []
@@ -321,12 +321,18 @@ def test_a_sum_is_the_same_beside_any_others(k: int) -> None:
 def test_schedules_of_few_rows() -> None:
     info = DeviceInfo(subgroup_size=32, compute_units=132, kind=DeviceKind.DISCRETE)
     wide = Extent(1, 8192, 2048, inner_is_dense=True, run=8)
-    # 64 bytes of weights on their way, on as many columns as leave workgroups.
-    assert choose(wide, info).dot == Dot(1, 2, 8, 2)
-    assert choose(replace(wide, n=2048), info).dot == Dot(1, 1, 8, 4)
-    assert choose(replace(wide, k=4096), info).dot == Dot(1, 2, 8, 4)
+    # All weights of a lane on their way at once, up to 256 bytes.
+    assert choose(wide, info).dot == Dot(1, 1, 8, 8)
+    assert choose(replace(wide, k=1800), info).dot == Dot(1, 1, 8, 4)
+    assert choose(replace(wide, k=8191), info).dot == Dot(1, 1, 8, 16)
+    assert choose(replace(wide, heads=2), info).dot == Dot(1, 1, 8, 8)
+    assert choose(replace(wide, k=4096, heads=2), info).dot == Dot(1, 1, 8, 8)
+    # Of several rows fewer, on as many columns as leave workgroups.
+    assert choose(replace(wide, m=4), info).dot == Dot(4, 2, 8, 2)
+    assert choose(replace(wide, m=4, n=2048), info).dot == Dot(4, 1, 8, 4)
+    assert choose(replace(wide, m=4, k=4096), info).dot == Dot(4, 2, 8, 4)
     assert choose(replace(wide, k=8191), info).dot.parts == 1
-    assert choose(replace(wide, k=8192), info).dot == Dot(1, 2, 8, 4, parts=4)
+    assert choose(replace(wide, k=8192), info).dot == Dot(1, 1, 8, 8, parts=4)
     assert choose(replace(wide, k=1 << 20), info).dot.parts == 4
     assert choose(replace(wide, k=8192), DeviceInfo()).dot.parts == 1
     assert choose(replace(wide, m=16), info).dot.rows == 8

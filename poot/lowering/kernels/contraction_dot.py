@@ -21,7 +21,9 @@ from poot.lowering.spirv.builder import KernelBuilder, Size, Value, Variable
 
 # Invocations of a workgroup where there are compute units to share.
 _INVOCATIONS = 128
-# Bytes of weights that a lane has on their way, and from which k on it is the latter.
+# Bytes of weights that a lane has on their way for one row; for several rows, whose
+# sums take registers too, fewer, and from which k on it is the latter.
+_LONE_BYTES_AHEAD = 256
 _BYTES_AHEAD, _MANY_BYTES_AHEAD = 64, 128
 _LONG_SUM = 4096
 
@@ -62,10 +64,22 @@ def subgroups(info: DeviceInfo) -> int:
     return max(1, most // info.subgroup_size)
 
 
-def loads_ahead(columns: int, width: int, itemsize: int, depth: int) -> int:
-    """How often to unroll the loop of sums of `depth`, so that enough is on its way."""
-    wanted = _BYTES_AHEAD if depth < _LONG_SUM else _MANY_BYTES_AHEAD
-    return max(1, wanted // (columns * width * itemsize))
+def loads_ahead(dot: Dot, heads: int, itemsize: int, depth: int, lanes: int) -> int:
+    """How often to unroll the loop of sums of `depth`, so that enough is on its way.
+
+    One row has all its loads in one trip, or as many as there may be: nothing else
+    hides that memory is slow to answer. By powers of two, so that kernels for any size
+    are few.
+    """
+    if dot.rows == 1:
+        wanted = _LONE_BYTES_AHEAD
+    else:
+        wanted = _BYTES_AHEAD if depth < _LONG_SUM else _MANY_BYTES_AHEAD
+    most = max(1, wanted // (dot.columns * heads * dot.width * itemsize))
+    if dot.rows > 1:
+        return most
+    chunks = max(1, depth // (dot.parts * lanes * dot.width))
+    return min(most, 1 << (chunks.bit_length() - 1))
 
 
 @kernel_cache

@@ -33,7 +33,7 @@ _GROUPS_PER_UNIT = 4
 _SKINNY_ROWS = 16
 _MOST_ROWS = 8
 # Workgroups that each make the left operand, and what columns they have in turn.
-_MAKING_GROUPS_PER_UNIT = 4
+_MAKING_GROUPS_PER_UNIT = 32
 _MOST_ROUNDS = 64
 # Up to so many, tuning tries kernels that compute each result apart.
 _MOST_DIRECT_ROWS, _MOST_DOT_ROWS = 64, 8
@@ -181,18 +181,22 @@ def _in_rounds(dot: Dot, extent: Extent, info: DeviceInfo) -> Dot:
 
 def _dot(extent: Extent, info: DeviceInfo) -> Dot:
     """What a subgroup computes: as many columns as leave enough workgroups."""
-    columns, parts = CHUNK if info.is_cpu else 2, _parts(extent, info)
-    enough = info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
+    parts = _parts(extent, info)
     rows, width = -(-extent.m // -(-extent.m // _MOST_ROWS)), extent.run
+    # On a GPU one row is next to nothing to load again for each column.
+    columns = CHUNK if info.is_cpu else 2 if rows > 1 else 1
+    enough = info.compute_units * (1 if info.is_cpu else _GROUPS_PER_UNIT)
     while columns > 1 and (
         extent.batches * -(-extent.n // (columns * (subgroups(info) // parts))) < enough
         or rows * columns * extent.heads > _MOST_SUMS
     ):
         columns //= 2
-    unroll = 1
-    if not info.is_cpu:
-        unroll = loads_ahead(columns * extent.heads, width, 16 // width, extent.k)
-    return Dot(rows, columns, width, unroll, parts=parts)
+    dot = Dot(rows, columns, width, parts=parts)
+    if info.is_cpu:
+        return dot
+    lanes, size = info.subgroup_size, 16 // width
+    unroll = loads_ahead(dot, extent.heads, size, extent.k, lanes)
+    return replace(dot, unroll=unroll)
 
 
 def _parts(extent: Extent, info: DeviceInfo) -> int:
