@@ -132,7 +132,7 @@ def test_keys_are_split() -> None:
     found = check(case, {"compute_units": 4})
     assert found == [
         ("attention_keys", "keys by 8, 2 rows, 4 splits"),
-        ("attention_merge", "4 splits, 64 invocations"),
+        ("attention_merge", "4 splits, 8 invocations"),
     ]
     # Where rows see but a few keys, most splits have none.
     check(case_of((1,), (2,), 700, 6, 5), {"compute_units": 4})

@@ -66,6 +66,21 @@ def test_splits_are_merged(
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(("values", "splits"), [(8, 20), (136, 3), (300, 6)])
+def test_rows_are_merged_by_one_workgroup_or_several(
+    values: int, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of fewer invocations than splits, or than a row has elements."""
+    monkeypatch.setattr(attention_program, "_UNSPLIT_KEYS", 64)
+    monkeypatch.setattr(attention_program, "_SHORTEST_SPLIT", 32)
+    case = case_of((2,), (3,), 32 * splits, 32, values)
+    found = check(case, GPU | {"compute_units": 6 * splits})
+    workgroup = min(values, 128)
+    assert found[1:] == [
+        ("attention_merge", f"{splits} splits, {workgroup} invocations")
+    ]
+
+
 @pytest.mark.parametrize("masked", [-np.inf, LEAST])
 def test_rows_that_see_nothing(masked: float) -> None:
     case = case_of((2,), (2,), 20, 32, 32, bias=True, masked=masked)

@@ -15,7 +15,8 @@ from poot.lowering.kernels.attention_bounds import find_bounds
 from poot.lowering.kernels.attention_keys import EXTRA_PARTS, attention_keys_kernel
 from poot.lowering.kernels.attention_merge import (
     attention_merge_kernel,
-    merged_elements,
+    merge_groups,
+    merge_workgroup,
 )
 from poot.lowering.kernels.attention_program import (
     AttentionProgram,
@@ -43,7 +44,6 @@ from poot.lowering.plan.rules import lower
 from poot.lowering.program import BufferRange
 from poot.lowering.tuned import digest
 
-_MERGE_WORKGROUP = 64
 _KERNELS = {
     "rows": attention_rows_kernel,
     "keys": attention_keys_kernel,
@@ -124,10 +124,9 @@ class _Launch:
         )
         groups = schedule.groups(program)
         ctx.emit(kernel, [*operands, parts], groups, flops=flops, reads=reads)
-        most = min(info.max_workgroup_invocations, info.max_workgroup_size[0])
-        workgroup = min(_MERGE_WORKGROUP, most)
+        workgroup = merge_workgroup(info, program)
         merge = attention_merge_kernel(info, program, schedule.splits, workgroup)
-        ctx.emit(merge, [parts, target], -(-merged_elements(program) // workgroup))
+        ctx.emit(merge, [parts, target], merge_groups(program, workgroup))
 
     # --- the program --------------------------------------------------------
 
