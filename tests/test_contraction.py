@@ -24,6 +24,7 @@ from poot.lowering.device_info import DeviceInfo, DeviceKind
 from poot.lowering.kernels.contraction_dot import Dot
 from poot.lowering.kernels.contraction_schedule import Extent, choose, exchange_pays
 from poot.lowering.program import Copy
+from poot.lowering.tuned import Tuned
 from tests.kernel_harness import (
     assert_exact,
     device,
@@ -316,6 +317,25 @@ def test_a_sum_is_the_same_beside_any_others(m: int, k: int) -> None:
         graph = one_op(DotGeneral((1,), (1,)), x, weights)
         found.append(run_graph(graph, (x, weights), info)[0][:, :8])
     assert same_bits(*found)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_tried_schedules_of_few_rows_give_the_same_bits(m: int) -> None:
+    info = device().info.masked(**GPU)
+    rng = np.random.default_rng(m)
+    x, w = (rng.standard_normal((n, 1100)).astype(np.float32) for n in (m, 21))
+    graph = one_op(DotGeneral((1,), (1,)), x, w)
+    seen: dict[str, list[str]] = {}
+    plan_graph(graph, info.masked(tuned=Tuned({}, seen)))
+    ((key, names),) = seen.items()
+    dots = [name for name in names if name.startswith("dot ")]
+    assert f"dot {m}x1, 2 ahead" in dots and len(dots) > 3, dots
+    found = []
+    for name in dots:
+        tuned = info.masked(tuned=Tuned({key: name}))
+        assert plan_graph(graph, tuned).dispatches[0].kernel.name.startswith("matmul_d")
+        found.append(run_graph(graph, (x, w), tuned)[0])
+    assert all(same_bits(found[0], other) for other in found[1:])
 
 
 def test_schedules_of_few_rows() -> None:

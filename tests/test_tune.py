@@ -68,6 +68,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]] = {
         (whole(7, 64), whole(64, 48, seed=1), whole(64, 48, seed=2)),
         0,
     ),
+    "normed": (
+        lambda x, w: (x / jnp.sum(x * x, axis=-1, keepdims=True)) @ w.T,
+        (whole(1, 256), whole(48, 256, seed=1)),
+        1e-5,
+    ),
     "softmax": (softmax, (whole(5, 90),), 1e-5),
     "row sums": (lambda x: x.sum(axis=-1), (whole(6, 100),), 0),
     "prefill": (attention, heads(40, 40), 1e-5),

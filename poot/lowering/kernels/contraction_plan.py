@@ -208,20 +208,20 @@ def _schedule(
     ctx: PlanContext, left: View | MadeRows, parts: Sequence[Part], extent: Extent
 ) -> Schedule:
     """The usual schedule, or what tuning has found for these sizes and dtypes."""
-    if isinstance(left, MadeRows):
-        return choose(extent, ctx.info, made=True)
-    usual = choose(extent, ctx.info)
+    made = isinstance(left, MadeRows)
+    usual = choose(extent, ctx.info, made)
     if ctx.generic:
         return usual
 
     def subject() -> str:
-        views = [left, *(view for p in parts for view in (*p.rights, *p.outs))]
-        dtypes = " ".join(view.dtype.name for view in views)
-        made = [len(p.epilogue.body.eqns) for p in parts if p.epilogue is not None]
-        return f"{extent} {dtypes} {made}"
+        first = left.type.dtype if isinstance(left, MadeRows) else left.dtype
+        views = [view for p in parts for view in (*p.rights, *p.outs)]
+        dtypes = " ".join(dtype.name for dtype in (first, *(v.dtype for v in views)))
+        bodies = [len(p.epilogue.body.eqns) for p in parts if p.epilogue is not None]
+        return f"{extent} {dtypes} {bodies}{' made' if made else ''}"
 
     return ctx.info.tuned.pick(
-        "contraction", subject, usual, lambda: candidates(extent, ctx.info)
+        "contraction", subject, usual, lambda: candidates(extent, ctx.info, made)
     )
 
 

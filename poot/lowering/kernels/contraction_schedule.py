@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 from poot.core.errors import LimitError
 from poot.lowering.device_info import DeviceInfo
@@ -27,6 +28,8 @@ _LONE = Dot()
 _FEW_ROWS = 2
 # Results of a subgroup, so that their sums stay in registers.
 _MOST_SUMS = 16
+# What tuning tries has so many products in a loop trip at most: more is much code.
+_MOST_PRODUCTS = 512
 # Workgroups that hide each other's waits.
 _GROUPS_PER_UNIT = 4
 # So many rows take no longer than one, if a subgroup has up to this many.
@@ -93,6 +96,8 @@ class Schedule:
         if self.kind == "tile":
             tile = self.tile
             return f"tile {tile.rows}x{tile.columns}x{tile.depth}"
+        if self.kind == "dot" and self.dot.unroll > 1:
+            return f"dot {self.dot.rows}x{self.dot.columns}, {self.dot.unroll} ahead"
         return self.kind
 
     def max_span(self, info: DeviceInfo) -> int:
@@ -212,18 +217,41 @@ def _parts(extent: Extent, info: DeviceInfo) -> int:
     return parts
 
 
-def candidates(extent: Extent, info: DeviceInfo) -> list[Schedule]:
+def candidates(extent: Extent, info: DeviceInfo, made: bool = False) -> list[Schedule]:
     """The schedules that are worth being timed."""
     found = []
+    if made:
+        dots = _dots(extent, info) if _reads_once(extent, info) else []
+        return [Schedule("dot", dot=_in_rounds(dot, extent, info)) for dot in dots]
     if extent.m <= _MOST_DIRECT_ROWS:
         found.append(Schedule("direct"))
     if extent.m <= _MOST_DOT_ROWS and info.subgroup_arithmetic:
-        found.append(Schedule("dot", dot=_dot(extent, info)))
+        found += [Schedule("dot", dot=dot) for dot in _dots(extent, info)]
     if _takes_lanes(info):
         blocks = (*_fitting_blocks(extent, info.subgroup_size), _SMALL_BLOCK)
         return [*found, *(Schedule("lanes", block) for block in blocks)]
     tiles = [tile for tile in _TILES if _fits(tile, info, extent.heads)]
     return [*found, *(Schedule("tile", tile=tile) for tile in tiles)]
+
+
+def _dots(extent: Extent, info: DeviceInfo) -> list[Dot]:
+    """What subgroups may compute; on a GPU more or fewer columns and loads at once.
+
+    All of them add in the same order.
+    """
+    usual = _dot(extent, info)
+    if info.is_cpu:
+        return [usual]
+    results = usual.rows * extent.heads
+    chunks = extent.k // (usual.parts * info.subgroup_size * usual.width)
+    others = [
+        replace(usual, columns=columns, unroll=unroll)
+        for columns, unroll in product((1, 2, 4), (2, 4, 8, 16))
+        if results * columns <= _MOST_SUMS
+        and results * columns * unroll * usual.width <= _MOST_PRODUCTS
+        and unroll <= chunks
+    ]
+    return [usual, *others]
 
 
 def exchange_pays(extent: Extent, info: DeviceInfo) -> bool:
