@@ -88,6 +88,12 @@ class Builder:
     def storage(self, value: ValueId) -> Storage:
         return self._values[value].storage
 
+    @property
+    def read_values(self) -> set[ValueId]:
+        """The values that an equation reads."""
+        operands = (operand for eqn in self._eqns for operand in eqn.inputs)
+        return {operand for operand in operands if not isinstance(operand, Scalar)}
+
     def emit(
         self,
         op: Op,

@@ -16,6 +16,8 @@ from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.interpreters.backend import when_changed
 from poot.interpreters.config import Settings, settings
+from poot.interpreters.donated_replay import DonatingCall, replay_donating
+from poot.interpreters.donation import warn_unused
 from poot.interpreters.eager import EAGER
 from poot.interpreters.flat import FlatFunction
 from poot.interpreters.nested import Nested, stage_nested
@@ -32,7 +34,7 @@ from poot.interpreters.signature import (
     take_apart,
 )
 from poot.interpreters.slot_kinds import GuardedKind, Kind, SlotKind, guard, slot_words
-from poot.interpreters.stage import StagingInterpreter
+from poot.interpreters.stage import StagingInterpreter, traced_function
 from poot.interpreters.staged import Compiled, Lowered, Traced, require_concrete
 from poot.interpreters.trace import trace
 from poot.interpreters.tracer import AnyTracer
@@ -59,6 +61,8 @@ class JitFunction:
         self._traced_once: dict[
             tuple[Signature, frozenset[tuple[str, int]]], tuple[Nested, TreeDef]
         ] = {}
+        # Calls under transformations by signature, and the donations of no use to them.
+        self._warned: set[tuple[Any, ...]] = set()
         self._lock = threading.RLock()
         _jitted.add(self)
 
@@ -147,8 +151,7 @@ class JitFunction:
             if not any(isinstance(x, AnyTracer) for x in known[0].captured):
                 self._traced_once[key] = known
         nested, tree = known
-        values = self._values(call)
-        results = replay(nested.graph, [*nested.captured, *values])
+        results = self._run_replayed(nested, call)
         return unflatten(
             tree,
             [
@@ -156,6 +159,23 @@ class JitFunction:
                 for x, aval in zip(results, nested.result_avals, strict=True)
             ],
         )
+
+    def _run_replayed(self, nested: Nested, call: Call) -> list[Any]:
+        """The results of a call that is replayed; what it donates is deleted."""
+        values = self._values(call)
+        donated = self._parameters.donated_leaves(call.signature)
+        if not donated or traced_function() is not None:
+            return replay(nested.graph, [*nested.captured, *values])
+
+        def warn(unused: list[str]) -> None:
+            # Once, as a call that is traced.
+            if (call.signature, *unused) not in self._warned:
+                self._warned.add((call.signature, *unused))
+                warn_unused(self._name, unused)
+
+        paths = self._parameters.paths(call.signature)
+        giving = DonatingCall(self._name, call.leaves, paths, donated)
+        return replay_donating(nested.graph, nested.captured, values, giving, warn)
 
     def _values(self, call: Call) -> list[Any]:
         """The leaves as values of the current interpreter, their ranges checked."""
@@ -210,6 +230,7 @@ class JitFunction:
             self._compiled.clear()
             self._by_kinds.clear()
             self._traced_once.clear()
+            self._warned.clear()
 
     @property
     def cache_size(self) -> int:
@@ -292,8 +313,10 @@ def jit(
 
     Use it as `@jit` or `@jit(static_argnums=…)`. The function is traced once for each
     combination of shapes, dtypes, tree forms and static arguments, so it must be free
-    of side effects. A donated argument's memory is reused for a result; the array is
-    deleted by the call. If no result has its type, a warning says so, and it stays.
+    of side effects. A donated argument's memory is reused for a result of its type, or
+    given back after the call if one of its size has another; the array is deleted by
+    the call, under grad and vmap too. If no result is as large, a warning says so, and
+    it stays. Within another jitted function nothing is donated but by that.
 
     `slots` declares integer arguments that the host writes at each call, and the range
     that is checked before anything runs, or on the device if an array there is given:

@@ -17,6 +17,7 @@ from poot.core.types import TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.aval import Aval, aval_of
 from poot.interpreters.config import Settings, settings
+from poot.interpreters.donation import Groups
 from poot.interpreters.promotion import canonical, default_float, default_int
 from poot.interpreters.pytree import TreeDef, flatten, leaf_paths
 from poot.interpreters.slot_kinds import (
@@ -187,12 +188,12 @@ class Parameters:
         located = _located(self, signature.tree, signature.positional)
         return [accessor.codify(argument) for argument, accessor in located]
 
-    def donated_leaves(self, signature: Signature) -> frozenset[int]:
-        """The numbers of the leaves that belong to donated arguments."""
+    def donated_leaves(self, signature: Signature) -> Groups:
+        """The numbers of the leaves that belong to donated arguments, by value."""
         if not self.donated_numbers and not self.donated_names:
-            return frozenset()
+            return ()
         places = self.traced_places(signature.positional)
-        found = set()
+        found: dict[tuple[Any, ...], list[int]] = {}
         for number, accessor in enumerate(leaf_paths(signature.tree)):
             which, first = accessor[0].entry, accessor[1].entry
             donated = (
@@ -201,8 +202,17 @@ class Parameters:
                 else first in self.donated_names
             )
             if donated:
-                found.add(number)
-        return frozenset(found)
+                found.setdefault(_place_of_value(accessor), []).append(number)
+        return list(map(tuple, found.values()))
+
+
+def _place_of_value(accessor: Any) -> tuple[Any, ...]:
+    """The way to a leaf, or to what has it as a part: the class says `is_one_value`."""
+    entries = tuple(entry.entry for entry in accessor)
+    for depth, entry in enumerate(accessor):
+        if getattr(entry.type, "is_one_value", False):
+            return entries[:depth]
+    return entries
 
 
 def take_apart(

@@ -204,9 +204,10 @@ class Compiled:
             if self._looks_for_nans:
                 self._require_numbers(_revived(leaves, claims), results)
         except BaseException:
-            for array, buffer in claims:
+            for _, array, buffer in claims:
                 array.restore(buffer)
             raise
+        self._release(claims)
         if self._sync:
             completion.check()
         return self._pack(results)
@@ -231,15 +232,21 @@ class Compiled:
                 buffer = leaf.claim(f"was donated to `{trace.name}` as {path}")
                 if buffer is None:
                     # Another thread was first.
-                    for array, claimed in claims:
+                    for _, array, claimed in claims:
                         array.restore(claimed)
                     self._refuse_deleted(leaves)
-                claims.append((leaf, buffer))
+                claims.append((number, leaf, buffer))
                 buffers[number] = buffer
             if self._looks_for_nans:
                 # Its numbers may be needed once more.
                 buffers[number].shared = True
         return claims
+
+    def _release(self, claims: Sequence[_Claim]) -> None:
+        """Give back the memory of donated arrays that no result stands in."""
+        for number, _, buffer in claims:
+            if number in self._trace.released and not buffer.shared:
+                buffer.close()
 
     def _require_numbers(self, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """NanError if a result has a NaN, of the op that gave it first."""
@@ -296,13 +303,13 @@ class Compiled:
             )
 
 
-# An array whose memory a call has taken, and that.
-_Claim = tuple[Array, Buffer]
+# The number of a leaf, the array whose memory a call has taken, and that.
+_Claim = tuple[int, Array, Buffer]
 
 
 def _revived(leaves: Sequence[Any], claims: Sequence[_Claim]) -> list[Any]:
     """The leaves, with arrays in place of those that have lost their memory."""
-    revived = {id(array): Array(buffer, array.aval) for array, buffer in claims}
+    revived = {id(array): Array(buffer, array.aval) for _, array, buffer in claims}
     return [revived.get(id(leaf), leaf) for leaf in leaves]
 
 

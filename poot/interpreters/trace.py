@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,9 @@ from poot.core.equation import ValueId
 from poot.core.errors import ArgumentError
 from poot.core.graph import Graph
 from poot.core.interpreter import interpreting
-from poot.core.source import user_source
 from poot.core.types import Named, SlotKey, Storage
 from poot.interpreters.aval import Aval
+from poot.interpreters.donation import Fit, Groups, fit, warn_unused
 from poot.interpreters.promotion import as_value, is_operand
 from poot.interpreters.pytree import (
     TreeDef,
@@ -45,8 +44,9 @@ class Trace:
     graph: Graph
     result_tree: TreeDef
     result_avals: tuple[Aval, ...]
-    # The leaves that are donated, whether or not a result can take their memory.
+    # The leaves that a call deletes, and those of them whose memory no result takes.
     donated: tuple[int, ...]
+    released: frozenset[int]
 
 
 def trace(
@@ -77,15 +77,21 @@ def trace(
     values = [staging.value_id(result) for result in results]
     for value in values:
         staging.builder.result(value)
-    donated = _donate(staging, inputs, values, parameters.donated_leaves(signature))
+    fitted = _donate(staging, inputs, values, parameters.donated_leaves(signature))
+    graph = staging.builder.finish()
     return Trace(
         name,
         signature,
         paths,
-        staging.builder.finish(),
+        graph,
         result_tree,
         tuple(result.aval for result in results),
-        donated,
+        fitted.donated,
+        frozenset(
+            number
+            for number in fitted.donated
+            if graph.values[graph.arguments[number]].storage is not Storage.STATE
+        ),
     )
 
 
@@ -113,38 +119,37 @@ def _donate(
     staging: StagingInterpreter,
     inputs: list[Tracer],
     results: list[ValueId],
-    wanted: frozenset[int],
-) -> tuple[int, ...]:
+    wanted: Groups,
+) -> Fit:
     """Give each donated array's memory to the first computed result of its type."""
     builder = staging.builder
-    taken = {staging.value_id(tracer) for tracer in inputs} | staging.constants
+    inner = [staging.value_id(tracer) for tracer in inputs]
+    read = builder.read_values.union(results)
+    # Numbers have no memory; what nothing reads stays the caller's, as in JAX.
+    groups = [
+        group
+        for group in wanted
+        if all(builder.storage(inner[n]) is not Storage.SLOT for n in group)
+        and any(inner[n] in read for n in group)
+    ]
+    leaves = [n for group in groups for n in group]
+    taken = {*inner, *staging.constants}
     free = [value for value in dict.fromkeys(results) if value not in taken]
-    donated, unused = [], []
-    for number in sorted(wanted):
-        value = staging.value_id(inputs[number])
-        if builder.storage(value) is Storage.SLOT:
-            continue
-        takers = [v for v in free if builder.type(v) == builder.type(value)]
-        if value not in results and not takers:
-            # As in JAX it stays the caller's.
-            unused.append(f"{staging.origin(value)} ({builder.type(value)})")
-            continue
-        taker = value if value in results else takers[0]
-        if taker is not value:
-            free.remove(taker)
-        builder.donate(value, taker)
-        donated.append(number)
-    if unused:
-        _warn_unused(staging.function_name, unused)
-    return tuple(donated)
-
-
-def _warn_unused(name: str, unused: list[str]) -> None:
-    source = user_source()
-    warnings.warn_explicit(
-        f"`{name}`: no result has the type of {', '.join(unused)}, so that it is not "
-        "donated: the array stays as it is",
-        UserWarning,
-        source.file,
-        source.line,
+    passed_on = {n for n in leaves if inner[n] in results}
+    found = fit(
+        groups,
+        {n: builder.type(inner[n]) for n in leaves},
+        [builder.type(value) for value in free],
+        passed_on,
     )
+    for number in found.donated:
+        value = inner[number]
+        if number in passed_on:
+            builder.donate(value, value)
+        elif number in found.takers:
+            builder.donate(value, free[found.takers[number]])
+    if found.unused:
+        unused = [inner[number] for number in found.unused]
+        told = (f"{staging.origin(value)} ({builder.type(value)})" for value in unused)
+        warn_unused(staging.function_name, told)
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -67,6 +68,17 @@ class TransformTracer(AnyTracer):
     def remade(self, aval: Aval) -> Self:
         """The same value with another Aval."""
         raise NotImplementedError
+
+    def over(self, move: Callable[[Any], Any]) -> Self:
+        """The same value with `move` of what it holds: values of those below."""
+        raise NotImplementedError
+
+    def __copy__(self) -> Self:
+        # What a call may take the memory of must be the copy's own.
+        return self.over(copy.copy)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()
 
     def with_weak(self, weak: bool) -> Self:
         if weak == self.aval.weak:

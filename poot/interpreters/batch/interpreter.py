@@ -43,13 +43,18 @@ class BatchTracer(TransformTracer):
         self.aval = held.aval if axis is None else _without(held.aval, axis)
 
     def remade(self, aval: Aval) -> Self:
+        made = self.over(lambda held: held)
+        made.aval = aval
+        return made
+
+    def over(self, move: Callable[[Any], Any]) -> Self:
         made = type(self)(
             self.interpreter,  # type: ignore[arg-type]
-            self.held,
+            move(self.held),
             self.axis,
             self.origin,
         )
-        made.aval = aval
+        made.aval = self.aval
         return made
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from poot.core.dtypes import Scalar
@@ -32,13 +32,18 @@ class JvpTracer(TransformTracer):
         self.aval = primal.aval
 
     def remade(self, aval: Aval) -> Self:
+        made = self.over(lambda part: part)
+        made.aval = aval
+        return made
+
+    def over(self, move: Callable[[Any], Any]) -> Self:
         made = type(self)(
             self.interpreter,  # type: ignore[arg-type]
-            self.primal,
-            self.tangent,
+            move(self.primal),
+            None if self.tangent is None else move(self.tangent),
             self.origin,
         )
-        made.aval = aval
+        made.aval = self.aval
         return made
 
     # What decides the way of the program has no derivative; its numbers are there
