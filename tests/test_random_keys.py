@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -87,8 +90,68 @@ def test_arrays_of_keys() -> None:
     assert words(keys.T) == data.transpose(1, 0, 2).tolist()
     assert words(keys[:1].squeeze()) == data[0].tolist()
     assert [words(row) for row in keys] == data.tolist()
+    assert words(keys.swapaxes(0, 1)) == data.transpose(1, 0, 2).tolist()
+    assert words(keys.take(pnp.array([2, 0]), axis=1)) == data[:, [2, 0]].tolist()
+    assert words(keys.take(4)) == data[1, 1].tolist()
     assert words(keys.block_until_ready()) == data.tolist()
+    assert (keys.nbytes, keys.itemsize) == (48, 8)
+    assert {keys.device} == keys.devices() == set(poot.devices())
     assert repr(keys[0, 0]) == f"KeyArray((), threefry2x32, {data[0, 0]})"
+
+
+def test_changed_copies() -> None:
+    keys = random.split(random.key(0), 3)
+    data = np.asarray(random.key_data(keys))
+    assert words(keys.at[0].set(keys[2])) == data[[2, 1, 2]].tolist()
+    assert words(poot.jit(lambda k: k.at[1:].get())(keys)) == data[1:].tolist()
+    with pytest.raises(TypeError, match="takes keys, given a int"):
+        keys.at[0].set(3)
+    assert words(keys) == data.tolist()
+
+
+def test_deleted_keys() -> None:
+    key = random.key(3)
+    kept = [key.copy(), copy.copy(key), copy.deepcopy(key), key.reshape(1)]
+    assert not key.is_deleted()
+    key.delete()
+    assert key.is_deleted()
+    assert repr(key) == "KeyArray((), threefry2x32, deleted)"
+    with pytest.raises(RuntimeError, match=r"was deleted by \.delete"):
+        random.split(key)
+    for other in kept:
+        assert np.ravel(words(other)).tolist() == [0, 3]
+
+
+# What a donating function makes of a key or keys, and whether it deletes them.
+DONATING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "key": (lambda random, k: random.split(k)[0], True),
+    "key and number": (lambda random, k: (random.split(k)[0], random.bits(k)), True),
+    "keys": (lambda random, k: random.split(k), False),
+    "words": (lambda random, k: random.key_data(k), False),
+    "numbers": (lambda random, k: random.uniform(k, (3,)), False),
+    # As large as one of the words: it takes none of them.
+    "a number": (lambda random, k: random.bits(k), False),
+    "not read": (lambda random, k: random.key(1), False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*no result has as many|Some donated buffers")
+@pytest.mark.parametrize("made", DONATING)
+@pytest.mark.parametrize("transformed", ["jit", "vmap"])
+def test_donated_keys_are_deleted_as_jaxs(made: str, transformed: str) -> None:
+    function, is_deleted = DONATING[made]
+    for library, own in ((poot, random), (jax, jax.random)):
+        f = library.jit(functools.partial(function, own), donate_argnums=0)
+        key = own.key(7)
+        if transformed == "vmap":
+            f, key = library.vmap(f), own.split(key, 2)
+        f(key)
+        assert key.is_deleted() is is_deleted, library.__name__
+        if is_deleted:
+            with pytest.raises(RuntimeError, match=r"deleted|donated"):
+                own.key_data(key).block_until_ready()
+        else:
+            own.key_data(key).block_until_ready()
 
 
 def test_keys_compare_by_element() -> None:
@@ -96,6 +159,9 @@ def test_keys_compare_by_element() -> None:
     same = np.asarray(keys == keys[1])
     assert same.tolist() == [False, True, False]
     assert np.asarray(keys != keys[1]).tolist() == [True, False, True]
+    assert keys[2] in keys and random.key(9) not in keys
+    with pytest.raises(TypeError, match="neither true nor false"):
+        bool(keys[0])
     assert (keys == 3) is False and (keys != None) is True  # noqa: E711
     with pytest.raises(TypeError, match="unhashable"):
         hash(keys)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy as copying
 import math
 import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from poot.core.errors import ArgumentError, DTypeError, RangeError, ShapeError
 from poot.core.interpreter import current
 from poot.core.ops.random import Threefry2x32
 from poot.core.ops.shape import Iota
+from poot.interpreters.array import Array
 from poot.interpreters.config import settings
 from poot.interpreters.methods import Value
 from poot.interpreters.promotion import as_value, cast_to, is_value
@@ -55,6 +57,8 @@ class KeyArray:
 
     first: Any
     second: Any
+    # Its words are donated together, or stay.
+    is_one_value: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,6 +76,14 @@ class KeyArray:
     @property
     def dtype(self) -> KeyDType:
         return KEY_DTYPE
+
+    @property
+    def itemsize(self) -> int:
+        return KEY_DTYPE.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
 
     def _moved(self, move: Any) -> KeyArray:
         return KeyArray(move(self.first), move(self.second))
@@ -102,6 +114,19 @@ class KeyArray:
         """The axes in reverse order."""
         return self.transpose()
 
+    def swapaxes(self, axis1: int, axis2: int) -> KeyArray:
+        """Two axes exchanged."""
+        return self._moved(lambda words: words.swapaxes(axis1, axis2))
+
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> KeyArray:
+        """The keys at indices along an axis, or of all in one; as `Array.take`."""
+        return self._moved(lambda words: words.take(indices, axis, **options))
+
+    @property
+    def at(self) -> KeyUpdater:
+        """Changed copies: `keys.at[index].set(key)`; and `.get()`."""
+        return KeyUpdater(self)
+
     def __len__(self) -> int:
         return len(self.first)
 
@@ -121,9 +146,47 @@ class KeyArray:
     # Elements are compared by ==, so that keys cannot be keys of a dict.
     __hash__ = None  # type: ignore[assignment]
 
+    def __contains__(self, key: Any) -> bool:
+        return bool((self == key).any())
+
+    def __bool__(self) -> NoReturn:
+        raise DTypeError(
+            "an array of keys is neither true nor false; poot.random.bits(key) gives a "
+            "number"
+        )
+
+    # --- life and readiness -------------------------------------------------
+
     def block_until_ready(self) -> KeyArray:
         """Wait for the words."""
         return self._moved(lambda words: words.block_until_ready())
+
+    def is_deleted(self) -> bool:
+        """Whether its memory was given away, by .delete() or a donation."""
+        return any(words.is_deleted() for words in (self.first, self.second))
+
+    def delete(self) -> None:
+        """Give the memory back now, not when the last reference goes."""
+        self.first.delete()
+        self.second.delete()
+
+    @property
+    def device(self) -> Any:
+        """The device that poot runs on."""
+        return self.first.device
+
+    def devices(self) -> set[Any]:
+        found: set[Any] = self.first.devices()
+        return found
+
+    def copy(self) -> KeyArray:
+        """The same keys, which live on if these are donated or deleted."""
+        return self._moved(copying.copy)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeyArray:
+        return self.copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         raise DTypeError(
@@ -132,7 +195,44 @@ class KeyArray:
         )
 
     def __repr__(self) -> str:
-        return f"KeyArray({self.shape}, {IMPLEMENTATION}, {key_data(self)})"
+        is_deleted = type(self.first) is Array and self.is_deleted()
+        words = "deleted" if is_deleted else key_data(self)
+        return f"KeyArray({self.shape}, {IMPLEMENTATION}, {words})"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUpdater:
+    """`keys.at`: an index gives the place to read or change."""
+
+    keys: KeyArray
+
+    def __getitem__(self, index: Any) -> KeyPlace:
+        return KeyPlace(self.keys, index)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """`keys.at[index]`; options are those of `x.at[index]` of other arrays."""
+
+    keys: KeyArray
+    index: Any
+
+    def get(self, **options: Any) -> KeyArray:
+        """The keys there."""
+        return self.keys._moved(lambda words: words.at[self.index].get(**options))
+
+    def set(self, keys: KeyArray, **options: Any) -> KeyArray:
+        """All keys, with others there; TypeError if these are no keys."""
+        if not isinstance(keys, KeyArray):
+            raise DTypeError(
+                f"keys.at[...].set takes keys, given a {type(keys).__name__}; "
+                "poot.random.wrap_key_data makes keys of words"
+            )
+        first, second = self.keys.first, self.keys.second
+        return KeyArray(
+            first.at[self.index].set(keys.first, **options),
+            second.at[self.index].set(keys.second, **options),
+        )
 
 
 # --- keys from seeds and words ----------------------------------------------
