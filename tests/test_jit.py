@@ -187,8 +187,11 @@ def test_errors_of_static_arguments() -> None:
         poot.jit(lambda x, n: x, static_argnums=2)
     with pytest.raises(ArgumentError, match="static and donated"):
         poot.jit(lambda x: x, static_argnums=0, donate_argnames="x")
-    with pytest.raises(ArgumentError, match="jit takes a function, given int"):
+    with pytest.raises(ArgumentError, match="jit takes a function, given a int"):
         poot.jit(3)  # type: ignore[call-overload]
+    for name in ("explain", "draw", "tune", "crosscheck", "make_graph"):
+        with pytest.raises(ArgumentError, match=f"^{name} takes a function, given a s"):
+            getattr(poot, name)("a")
 
 
 # --- donation ---------------------------------------------------------------

@@ -219,6 +219,14 @@ def test_a_chrome_trace(tmp_path: Path) -> None:
     assert {"host", "device", "MainThread"} <= names
 
 
+def test_a_block_that_was_never_run(tmp_path: Path) -> None:
+    p = poot.profile()
+    assert str(p).startswith("nothing was profiled, as no block was run with this")
+    with pytest.raises(ArgumentError, match=r"write `with poot.profile\(\) as p"):
+        p.chrome_trace(tmp_path / "trace.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_where_no_clock_is(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(device, "clock", Clock(0, 1.0))

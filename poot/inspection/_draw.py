@@ -97,7 +97,7 @@ def draw(function: Callable[..., Any]) -> Callable[..., Drawing]:
     Boxes are what is left after the passes: a composite shows the equations in it, and
     each box its launches and where its results stand. Nothing is run.
     """
-    jitted = jitted_form(function)
+    jitted = jitted_form("draw", function)
 
     def drawn(*args: Any, **kwargs: Any) -> Drawing:
         lowered = jitted.lower(*args, **kwargs)

@@ -9,6 +9,7 @@ from typing import Any
 from poot.core.graph import Graph
 from poot.core.ops.host import HostCall, holds
 from poot.core.types import Named, SlotKey, Storage, ValueMeta
+from poot.interpreters.flat import require_callable
 from poot.interpreters.jit import BoundJitFunction, JitFunction, jit
 from poot.interpreters.staged import Compiled
 from poot.lowering.plan.frame import tables_of
@@ -49,7 +50,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
         poot.explain(f)(x, y)
     """
-    jitted = jitted_form(function)
+    jitted = jitted_form("explain", function)
 
     def told(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation(jitted.lower(*args, **kwargs).compile())
@@ -59,8 +60,14 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     return told
 
 
-def jitted_form(function: Callable[..., Any]) -> JitFunction | BoundJitFunction:
-    """The function itself where it is jitted, with its options; else jitted."""
+def jitted_form(
+    where: str, function: Callable[..., Any]
+) -> JitFunction | BoundJitFunction:
+    """The function itself where it is jitted, with its options; else jitted.
+
+    ArgumentError in the name of `where` for what is no function.
+    """
+    require_callable(where, function)
     if isinstance(function, JitFunction | BoundJitFunction):
         return function
     return jit(function)

@@ -17,6 +17,10 @@ from poot.vulkan.profiler import Profiler, TimedCommand
 
 _MOST_ROWS = 40
 _LABEL_COLUMNS = 60
+_NEVER_ENTERED = (
+    "nothing was profiled, as no block was run with this; write "
+    "`with poot.profile() as p: f(x)`, then look at p"
+)
 # Process numbers of the trace: its viewers show each as a group of tracks.
 _HOST, _DEVICE = 1, 2
 
@@ -86,6 +90,8 @@ class Profile:
         return sorted(rows, key=lambda row: -row.total_us)
 
     def __str__(self) -> str:
+        if not self._entered:
+            return _NEVER_ENTERED
         rows = self.rows
         calls = len(self._profiler.calls)
         head = f"{calls} calls on {self._device}: {self.total_us:.1f} us"
@@ -96,7 +102,12 @@ class Profile:
         return f"<profile of {calls} calls, {commands} commands>"
 
     def chrome_trace(self, path: str | Path) -> None:
-        """Write all commands and calls as JSON for chrome://tracing or Perfetto."""
+        """Write all commands and calls as JSON for chrome://tracing or Perfetto.
+
+        ArgumentError if no block was profiled.
+        """
+        if not self._entered:
+            raise ArgumentError(f"profile: {_NEVER_ENTERED}")
         events = [*_named(), *self._host_events(), *self._device_events()]
         text = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
         Path(path).write_text(text)

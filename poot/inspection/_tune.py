@@ -83,7 +83,7 @@ def tune(function: Callable[..., Any]) -> Callable[..., Tuning]:
     later, and `function` itself from its next call on. Sums may be ordered otherwise,
     as with any choice of a schedule. Donated arguments stay as they are.
     """
-    jitted = jitted_form(function)
+    jitted = jitted_form("tune", function)
 
     def tuned(*args: Any, **kwargs: Any) -> Tuning:
         around: Any = current()

@@ -19,7 +19,7 @@ from poot.interpreters.config import Settings, settings
 from poot.interpreters.donated_replay import DonatingCall, replay_donating
 from poot.interpreters.donation import warn_unused
 from poot.interpreters.eager import EAGER
-from poot.interpreters.flat import FlatFunction
+from poot.interpreters.flat import FlatFunction, require_callable
 from poot.interpreters.nested import Nested, stage_nested
 from poot.interpreters.promotion import as_value
 from poot.interpreters.pytree import TreeDef, by_sorted_keys, flatten, unflatten
@@ -326,9 +326,7 @@ def jit(
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames, slots)
 
     def decorate(function: Any) -> JitFunction:
-        if not callable(function):
-            given = type(function).__name__
-            raise ArgumentError(f"jit takes a function, given {given}")
+        require_callable("jit", function)
         return JitFunction(function, Parameters.of(function, *options))
 
     return decorate if function is None else decorate(function)
@@ -338,6 +336,7 @@ def make_graph(
     function: Callable[..., Any], *, static_argnums: Any = (), static_argnames: Any = ()
 ) -> Callable[..., Graph]:
     """A function that gives the graph which `function` traces to on its arguments."""
+    require_callable("make_graph", function)
     jitted = jit(
         function, static_argnums=static_argnums, static_argnames=static_argnames
     )

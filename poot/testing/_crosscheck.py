@@ -15,6 +15,7 @@ from poot.core.oracle.evaluate import evaluate_all, input_arrays
 from poot.core.types import TensorType
 from poot.interpreters.array import Array
 from poot.interpreters.backend import backend
+from poot.interpreters.flat import require_callable
 from poot.interpreters.jit import JitFunction, jit
 from poot.interpreters.opening import optional_jax
 from poot.interpreters.pytree import flatten, leaf_paths
@@ -37,6 +38,7 @@ def crosscheck(function: Callable[..., Any]) -> Callable[..., CrossCheck]:
 
     A failed run-time check raises CheckError.
     """
+    require_callable("crosscheck", function)
     jitted = function if isinstance(function, JitFunction) else jit(function)
 
     def check(*args: Any, **kwargs: Any) -> CrossCheck:
