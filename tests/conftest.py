@@ -123,15 +123,12 @@ def _what_jax_compiled_goes() -> Iterator[None]:
 def _spirv_val_sees_every_module() -> Iterator[None]:
     """Fail where a kernel is finished whose module spirv-val refuses."""
     finish = KernelBuilder.finish
-    seen: set[str] = set()
 
     @functools.wraps(finish)
     def checked(self: KernelBuilder, schedule: str = "") -> Kernel:
         kernel = finish(self, schedule)
-        if kernel.digest not in seen:
-            seen.add(kernel.digest)
-            found = fault(kernel.words)
-            assert found is None, f"spirv-val on kernel {kernel.name}: {found}"
+        found = fault(kernel.words)
+        assert found is None, f"spirv-val on kernel {kernel.name}: {found}"
         return kernel
 
     with pytest.MonkeyPatch.context() as patch:

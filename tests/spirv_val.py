@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -42,8 +43,19 @@ def _context(environment: str) -> ctypes.c_void_p:
     return ctypes.c_void_p(_library().spvContextCreate(number))
 
 
+# By digest and environment: many tests ask of the same module.
+_known: dict[tuple[bytes, str], str | None] = {}
+
+
 def fault(words: bytes, environment: str = "vulkan1.2") -> str | None:
-    """What spirv-val finds wrong with a module, or None."""
+    """What spirv-val finds wrong with a module, or None; it sees each module once."""
+    key = hashlib.sha256(words).digest(), environment
+    if key not in _known:
+        _known[key] = _validated(words, environment)
+    return _known[key]
+
+
+def _validated(words: bytes, environment: str) -> str | None:
     binary = _Binary(ctypes.cast(words, ctypes.c_void_p), len(words) // 4)
     options = ctypes.c_void_p(_library().spvValidatorOptionsCreate())
     diagnostic = ctypes.POINTER(_Diagnostic)()
