@@ -9,10 +9,11 @@ import numpy as np
 
 from poot.core.dtypes import DType, as_dtype
 from poot.core.oracle import evaluate
+from poot.lowering.plan.state import ELEMENTWISE
 from tests.backends import device_backend
 from tests.numerics import Array, assert_close
 from tests.op_row import Case, OpRow
-from tests.op_table import graph_of
+from tests.op_table import ROWS, graph_of
 
 Applied = tuple[Case, list[Array]]
 
@@ -34,6 +35,17 @@ def few(applied: Sequence[Applied]) -> list[Applied]:
     for one in applied:
         by_op.setdefault(one[0].op, []).append(one)
     return [one for same in by_op.values() for one in (*same[:1], *same[1:][-2:])]
+
+
+# The members of a family share how they reach for elements: the first has all shapes.
+_FIRST = {row.key.op: row for row in reversed(ROWS)}
+
+
+def shaped(row: OpRow, dtype: DType) -> list[Applied]:
+    """All applications of a row, but few of an elementwise family's further members."""
+    applied = applications(row, dtype)
+    has_all = row is _FIRST[row.key.op] or row.key.op not in ELEMENTWISE
+    return applied if has_all else few(applied)
 
 
 def expected_results(applied: list[Applied]) -> list[tuple[Array, ...]]:

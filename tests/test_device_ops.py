@@ -21,6 +21,7 @@ from tests.table_runs import (
     as_tuple,
     assert_within,
     expected_results,
+    shaped,
 )
 
 pytestmark = pytest.mark.skipif(device_backend() is None, reason="no Vulkan device")
@@ -38,7 +39,7 @@ PRIMITIVES = [p for p in PAIRS if not p.values[0].key.op.composite]
 @pytest.mark.parametrize(("row", "dtype"), PRIMITIVES)
 def test_primitives(row: OpRow, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jitted within ulps of the oracle; eager as jitted, bit for bit."""
-    applied = applications(row, dtype)
+    applied = shaped(row, dtype)
     expected = expected_results(applied)
 
     def all_cases(operands: list[list[Any]]) -> list[Any]:
