@@ -33,6 +33,7 @@ from cases import (
     rms_norm,
     softmax,
 )
+from checkout import commit
 from copy_kernels import SHAPES, copy_program
 from empty_launches import empty_launches
 from iree_alone import milliseconds_alone
@@ -263,7 +264,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     (device,) = backend().devices
-    print(f"device {device}")
+    print(f"device {device}, commit {commit()}")
     measures = [measure_import(arguments.rounds)]
     measures += measure_memory_bound(device, arguments.rounds)
     measures.append(measure_matmul(max(5, arguments.rounds // 2)))
@@ -276,8 +277,13 @@ def main() -> int:
     print("\n".join(str(measure) for measure in measures))
     if arguments.json:
         rows = [asdict(m) | {"holds": m.holds} for m in measures]
-        text = json.dumps({"device": str(device), "measures": rows}, indent=2)
-        arguments.json.write_text(text + "\n")
+        figures = {
+            "device": str(device),
+            "driver": device.info.driver_version,
+            "commit": commit(),
+            "measures": rows,
+        }
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     return 0 if all(measure.holds for measure in measures) else 1
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import jax
 
 import poot
+from checkout import commit
 from compile_time import in_new_processes
 from gpu import copy_ceiling
 from gpu_rows import Row, rows
@@ -42,18 +43,6 @@ AIMS = {
     "compile 1B, cold": 2.5,
     "compile 1B, warm": 0.5,
 }
-
-
-def commit() -> str:
-    """The commit that is measured, if this is a checkout."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    return done.stdout.strip() or "unknown"
 
 
 def measured(wanted: dict[str, Row], library) -> tuple[dict[str, float], int]:
