@@ -8,6 +8,7 @@ others may have them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,14 +161,13 @@ def _groups(graph: Graph, first: int, call: DonatingCall) -> Iterator[tuple[int,
 
 
 def _require_single_use(call: DonatingCall, numbers: Sequence[int]) -> None:
-    whose = [
-        (path, array)
-        for path, leaf in zip(call.paths, call.leaves, strict=True)
-        for array in _all_below(leaf)
-    ]
+    # By identity.
+    uses_of: dict[int, list[str]] = defaultdict(list)
+    for use, leaf in zip(call.paths, call.leaves, strict=True):
+        for array in _all_below(leaf):
+            uses_of[id(array)].append(use)
     for number in numbers:
-        donated = array_below(call.leaves[number])
-        uses = [path for path, array in whose if array is donated]
+        uses = uses_of[id(array_below(call.leaves[number]))]
         if len(uses) > 1:
             path = call.paths[number]
             others = [use for use in uses if use != path]

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 
 from poot.core.source import user_source
@@ -40,13 +48,15 @@ def fit(
     free = dict(enumerate(results))
     ranks = dict.fromkeys(passed_on, _SAME_TYPE)
     takers = {}
-    for rank, fits in enumerate(_FITS):
+    for rank, kind in enumerate(_KINDS):
+        alike: dict[Hashable, deque[int]] = defaultdict(deque)
+        for taker, type in free.items():
+            alike[kind(type)].append(taker)
         for leaf in (n for group in groups for n in group if n not in ranks):
-            taker = next((n for n in free if fits(types[leaf], free[n])), None)
-            if taker is not None:
-                del free[taker]
+            if found := alike[kind(types[leaf])]:
+                takers[leaf] = found.popleft()
+                del free[takers[leaf]]
                 ranks[leaf] = rank
-                takers[leaf] = taker
     donated: list[int] = []
     unused: list[int] = []
     for group in groups:
@@ -59,15 +69,13 @@ def fit(
     return Fit(tuple(donated), own, tuple(unused))
 
 
-# From the best on.
-_FITS: tuple[Callable[[TensorType, TensorType], bool], ...] = (
-    lambda given, result: given == result,
-    lambda given, result: (
-        (given.size, given.size_bytes) == (result.size, result.size_bytes)
-    ),
-    lambda given, result: given.size == result.size,
+# In what a leaf and its taker are alike, from the best on.
+_KINDS: tuple[Callable[[TensorType], Hashable], ...] = (
+    lambda type: type,
+    lambda type: (type.size, type.size_bytes),
+    lambda type: type.size,
 )
-_SAME_TYPE, _SAME_BYTES, _NONE = 0, 1, len(_FITS)
+_SAME_TYPE, _SAME_BYTES, _NONE = 0, 1, len(_KINDS)
 
 
 def warn_unused(name: str, unused: Iterable[str]) -> None:
