@@ -115,6 +115,26 @@ def rest_in_front(x: Any, cos: Any, sin: Any) -> Any:
     return jnp.concatenate([rest, a * cos - b * sin, b * cos + a * sin], -1)
 
 
+def three_rolled(x: Any, cos: Any, sin: Any) -> Any:
+    return x * cos + jnp.roll(x, -1, -1) * sin
+
+
+def points_moved_along_y(x: Any, cos: Any, sin: Any) -> Any:
+    first = x[..., :1] * cos - x[..., 1:] * sin
+    return jnp.concatenate([first, x[..., 1:] + cos], -1)
+
+
+def sums_negated(x: Any, cos: Any, sin: Any) -> Any:
+    a, b = jnp.split(x, 2, axis=-1)
+    halves = [-(b * sin - a * cos), b * cos + a * sin]
+    return jnp.concatenate(halves, -1)
+
+
+def some_pairs_turned_back(x: Any, cos: Any, sin: Any) -> Any:
+    parts = -x[..., 8:12], x[..., 12:], x[..., :4], -x[..., 4:8]
+    return x * cos + jnp.concatenate(parts, -1) * sin
+
+
 HALVES = Q[..., :8].copy(), Q[..., 8:].copy()
 ONE = PAIRS[0][..., :1].copy()
 _TAKES = "; takes slices, concatenations and negations of %0 f32[2,5,3,16]"
@@ -132,6 +152,31 @@ NEAR_MISSES = [
         Reason.SIGN,
         "element 8 of 16 subtracts its product with cos, its partner does not turn the "
         "sign too, and %2 holds 8 numbers for both",
+    ),
+    (
+        some_pairs_turned_back,
+        (Q, *FULL),
+        Reason.SIGN,
+        "element 4 of 16 adds its product with sin, not all pairs do so; takes the "
+        "same of all",
+    ),
+    (
+        sums_negated,
+        (Q, *PAIRS),
+        Reason.SIGNED_ZERO,
+        "element 0 of 16 is a sum with its sign turned; takes signs turned of products",
+    ),
+    (
+        three_rolled,
+        (Q[..., :3].copy(), *(table[..., :3].copy() for table in FULL)),
+        Reason.PARTNER,
+        "3 elements are turned; takes pairs",
+    ),
+    (
+        points_moved_along_y,
+        (Q[..., :2].copy(), *(table[..., :1].copy() for table in FULL)),
+        Reason.PARTNER,
+        "1 elements are turned; takes pairs",
     ),
     (
         not_crossed,

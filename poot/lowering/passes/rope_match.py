@@ -111,6 +111,7 @@ class Matcher:
                 return None
             straight.append(terms[own])
             across.append(terms[1 - own])
+        self._require_sums_as_they_are()
         form = self._form(self._gather((t.elements, t.places) for t in across) - start)
         tables = self._tables(form, straight, across)
         casts = self._check_rest(start)
@@ -134,10 +135,9 @@ class Matcher:
 
     def _term(self, product: Product, elements: Array) -> _Term:
         at = self.origin.at[self.turned[elements]]
-        outer = self.origin.sign[self.turned[elements]]
         for own, factor in enumerate(product.traced):
             if self._is_source(factor, at):
-                signs = product.sign * outer * factor.sign.flat[at]
+                signs = product.sign * factor.sign.flat[at]
                 other, plain = product.traced[1 - own], product.plain[1 - own]
                 return _Term(elements, factor.at.flat[at], signs, other, plain, at)
         self._decline_source(product)
@@ -170,10 +170,24 @@ class Matcher:
             f"element {elements[0]} of {self.count} is made of elements {taken}",
         )
 
+    def _require_sums_as_they_are(self) -> None:
+        """Turning the signs of both products of a sum of 0 does not turn its sign."""
+        minus = np.flatnonzero(self.origin.sign[self.turned] < 0)
+        if len(minus):
+            raise Declined(
+                Reason.SIGNED_ZERO,
+                f"element {minus[0]} of {self.count} is a sum with its sign turned; "
+                "takes signs turned of products",
+            )
+
     def _form(self, partners: Array) -> RopeForm:
         numbers = np.arange(self.count)
         half = self.count // 2
-        if np.array_equal(partners, (numbers + half) % self.count) and half:
+        if self.count % 2:
+            raise Declined(
+                Reason.PARTNER, f"{self.count} elements are turned; takes pairs"
+            )
+        if np.array_equal(partners, (numbers + half) % self.count):
             return RopeForm.HALF
         if np.array_equal(partners, numbers ^ 1):
             return RopeForm.INTERLEAVED
@@ -264,13 +278,17 @@ class Matcher:
             first, second = (int(own[0]) for own in of_pair)
             if first == second or table.piece.size == self.count:
                 return replace(table.piece, signs=(first, second))
+            why = (
+                f"its partner does not turn the sign too, and {_bases(terms)} holds "
+                f"{table.piece.size} numbers for both"
+            )
+        else:
+            why = "not all pairs do so; takes the same of all"
         element = int(np.flatnonzero(signs != wanted)[0])
         kind = "subtracts" if signs[element] < 0 else "adds"
         raise Declined(
             Reason.SIGN,
-            f"element {element} of {self.count} {kind} its product with {name}, its "
-            f"partner does not turn the sign too, and {_bases(terms)} holds "
-            f"{table.piece.size} numbers for both",
+            f"element {element} of {self.count} {kind} its product with {name}, {why}",
         )
 
     def _check_rest(self, start: int) -> tuple[DType, ...]:
