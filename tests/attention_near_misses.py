@@ -121,6 +121,33 @@ def means_read_before_they_are(q, k, v):
     return sums / powers.sum(-1, keepdims=True), -sums
 
 
+def whole(x: Any) -> Any:
+    return x.astype(jnp.int32).astype(jnp.float32)
+
+
+@near_miss(Reason.OTHER_TOTAL, "%11 divides by %10 = Cast(%9), which is not the sum %8")
+def the_sum_cut_to_a_whole_number(q, k, v):
+    powers = powers_of(products(q, k))
+    return (powers / whole(powers.sum(-1, keepdims=True))) @ v
+
+
+@near_miss(Reason.NO_PEAK, "%6 = Cast(%5) is taken off %4 f32[2,4,9,9], and is no")
+def the_largest_cut_to_a_whole_number(q, k, v):
+    scores = products(q, k)
+    return softmax_below(scores, whole(scores.max(-1, keepdims=True))) @ v
+
+
+@near_miss(
+    Reason.NO_PEAK,
+    "Select(%12, %11, %13) is taken off %10 f32[9,9], and is no largest of it",
+)
+def zeros_that_repeat_the_largest(q, k, v):
+    scores = q[0, 0] @ k[0, 0].T
+    largest = scores.max(-1)
+    largest = jnp.where(jnp.isfinite(largest), largest, jnp.zeros((T, 1))).T
+    return softmax_below(scores, largest) @ v[0, 0]
+
+
 # --- the shares ---------------------------------------------------------------
 
 
@@ -182,6 +209,16 @@ def a_sink_beside_the_keys(q, k, v, sink):
 def rows_of_no_key_are_zero(q, k, v):
     place = jnp.arange(T)
     return nn.softmax(products(q, k), where=place[:, None] > place) @ v
+
+
+@near_miss(
+    Reason.SHARES_CHANGED,
+    "Select makes %12 f32[2,4,9,9] of the shares %11 f32[2,4,9,9], 0.0:f32 where %4 "
+    "does not hold",
+    (B, H, T, T),
+)
+def shares_chosen(q, k, v, kept):
+    return jnp.where(kept > 0, softmax(products(q, k)), 0) @ v
 
 
 @near_miss(
@@ -542,3 +579,17 @@ def means_cast_before_they_are_divided(q, k, v):
     powers = powers_of(products(q, k))
     sums = powers.astype(jnp.bfloat16) @ v.astype(jnp.bfloat16)
     return sums.astype(jnp.float32) / powers.sum(-1, keepdims=True)
+
+
+@near_miss(Reason.OTHER_TOTAL, "Cast(%9) is taken off %6; takes %9, the logarithm of")
+def the_logarithm_cut_to_a_whole_number(q, k, v):
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    return jnp.exp((scores - largest) - whole(log)) @ v
+
+
+@near_miss(Reason.OTHER_TOTAL, "%12 = Binary[ADD](%9, %11) is taken off %4; takes")
+def another_largest_than_within(q, k, v):
+    scores = products(q, k)
+    log, largest = log_total(scores)
+    return jnp.exp(scores - (log + whole(largest))) @ v

@@ -37,16 +37,21 @@ class NoAxes(Exception):
 
 @dataclass(slots=True)
 class Atoms:
-    """The sizes of the atoms of each axis of the products."""
+    """The sizes of the atoms of each axis of the products.
+
+    `others` are atoms beside them, such as the axis of the values, which stay whole.
+    """
 
     shape: tuple[int, ...]
     sizes: list[list[int]] = field(init=False)
+    others: dict[Atom, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sizes = [[] if size == 1 else [size] for size in self.shape]
 
     def size(self, atom: Atom) -> int:
-        return self.sizes[atom[0]][atom[1]]
+        other = self.others.get(atom)
+        return self.sizes[atom[0]][atom[1]] if other is None else other
 
     def split(self, split: Split) -> None:
         axis, number = split.atom
@@ -73,7 +78,7 @@ class Atoms:
                 atom = left.pop(0)
                 own = self.size(atom)
                 if size % own:
-                    if own % size:
+                    if own % size or atom in self.others:
                         raise NoAxes
                     raise Split(atom, size)
                 group.append(atom)

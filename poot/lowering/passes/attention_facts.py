@@ -9,7 +9,7 @@ from poot.core.dtypes import Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
-from poot.core.ops.elementwise import Binary, BinaryOp
+from poot.core.ops.elementwise import Binary, BinaryOp, Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Slice
@@ -46,14 +46,18 @@ class Facts:
         return self.users.get(value, [])
 
     def traced(self, value: Operand) -> Moved:
-        """Through moves back to what they move."""
+        """Through moves back to what they move; casts to and from floats among them."""
         moves: list[int] = []
         while True:
             eqn = self.eqn(value)
-            if eqn is None or not isinstance(eqn.op, MOVES):
+            if eqn is None or not isinstance(eqn.op, MOVES) or self._cuts(eqn):
                 return Moved(value, tuple(reversed(moves)))
             moves.append(self.makers[eqn.out])
             value = eqn.inputs[0]
+
+    def _cuts(self, eqn: Eqn) -> bool:
+        """Whether a cast changes numbers by more than a float's rounding."""
+        return isinstance(eqn.op, Cast) and not eqn.op.to.is_float
 
     def require_only(self, value: ValueId, readers: Collection[int], what: str) -> None:
         """Decline unless only these equations read a value."""

@@ -206,6 +206,7 @@ class Match:
         v = self._sees(self.facts, value, self._sizes.get("v"), True)
         self._sources["v"] = v
         names = self._lone(v, sides.free[other], FEATURE)
+        self.atoms.others[FEATURE] = self.graph.type(value).shape[sides.free[other][0]]
         names |= self._lone(v, sides.contracted[other], key)
         for mine, own in zip(sides.batch[side], sides.batch[other], strict=True):
             names |= paired(self.atoms, weights[mine], v, v.axes[own])

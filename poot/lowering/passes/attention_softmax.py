@@ -87,6 +87,9 @@ def _is_finite_or_zero(facts: Facts, eqn: Eqn) -> bool:
     is_zero = isinstance(literal, Scalar) and literal.value == 0
     if maker is None or maker.op != Unary(UnaryOp.ISFINITE):
         return False
+    if facts.graph.type(given) != facts.graph.type(eqn.out):
+        # Zeros of more axes repeat it along these.
+        return False
     return maker.inputs[0] == given and is_zero
 
 
@@ -170,8 +173,13 @@ def _change(facts: Facts, shares: ValueId, eqn: Eqn) -> str:
     change = f"{eqn.op} makes {facts.named(eqn.outs[0])} of the shares "
     change += facts.named(shares)
     if isinstance(eqn.op, Select) and isinstance(eqn.inputs[2], Scalar):
-        change += f", {eqn.inputs[2]} where %{eqn.inputs[0]} does not hold; the kernel "
-        change += "has NaN, not that, in rows where it never does"
+        condition, _, other = eqn.inputs
+        assert not isinstance(condition, Scalar)
+        change += f", {other} where %{condition} does not hold"
+        chosen = [facts.graph.eqns[user].op for user in facts.readers(condition)]
+        if chosen.count(Select()) > 1:
+            # It chooses scores too.
+            change += "; the kernel has NaN, not that, in rows where it never does"
     return change
 
 
