@@ -101,8 +101,9 @@ CASES: dict[str, Case] = {
         fuse_pointwise,
         ABSORB_PRODUCER,
         Reason.RECOMPUTE,
-        "1048576 elements in 1 ways instead of 1024, each at a cost of 13, for "
-        "%3 f32[1024,1024]; takes 8 an element, 65536 in all or 4 ways",
+        "1048576 elements in 1 ways instead of 1024, each at a cost of 13, with its "
+        "readers 13 an element of %3 f32[1024,1024]; takes 4 ways, and 8 an element or "
+        "65536 in all",
     ),
     "read in two places": (
         """
@@ -116,8 +117,9 @@ CASES: dict[str, Case] = {
         fuse_pointwise,
         SHARE_PRODUCER,
         Reason.RECOMPUTE,
-        "8192 elements in 2 ways instead of 4096, each at a cost of 110, for "
-        "%3 f32[64,64]; takes 8 an element, 65536 in all or 4 ways",
+        "8192 elements in 2 ways instead of 4096, each at a cost of 110, with its "
+        "readers 110 an element of %3 f32[64,64]; takes 4 ways, and 8 an element or "
+        "65536 in all",
     ),
     "a long wait": (
         f"""
@@ -334,7 +336,22 @@ lhs_batch=(), rhs_batch=(), out=none, precision=default](%0, %1)
         horizontal,
         HORIZONTAL,
         Reason.ORDER,
-        "%2 f32[4,4] is read before %2 f32[4,4] is made",
+        "it needs %2 f32[4,4], which it would join",
+    ),
+    "what is made of one of them": (
+        """
+        device %0: f32[4,4]
+        device %1: f32[4,4]
+        %2: f32[4,4] = matmul[out=none](%0, %1)
+        %3: f32[4,4] = unary[op=neg](%2)
+        %4: f32[4,4] = matmul[out=none](%0, %3)
+        result %4
+        """,
+        horizontal,
+        HORIZONTAL,
+        Reason.ORDER,
+        "%2 f32[4,4]: %3 f32[4,4] is made no sooner than %3 = Unary[NEG](%2) at "
+        "<graph text>:6 (unary), which reads a result",
     ),
     "operands in another order": (
         """

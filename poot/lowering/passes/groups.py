@@ -120,41 +120,32 @@ def refusal(units: Units, group: Group, index: int, result: bool) -> Refusal | N
     if result and results > MOST_RESULTS:
         detail = f"{results} results, takes {MOST_RESULTS}"
         return Refusal(Reason.RESULT_LIMIT, detail)
-    if _debt(units, group, index, result) is None:
-        return Refusal(Reason.RECOMPUTE, _repeats(units, group, index, result))
-    return None
+    debt = _debt(units, group, index, result)
+    return debt if isinstance(debt, Refusal) else None
 
 
-def _repeats(units: Units, group: Group, index: int, result: bool) -> str:
-    """How often the group would compute the elements of an equation."""
-    graph = units.graph
-    eqn = graph.eqns[index]
-    size = graph.type(eqn.outs[0]).size
-    ways = group.ways_of(eqn.outs) | ({0: size} if result else {})
-    into = named(graph, *group.results)
-    return (
-        f"{sum(ways.values())} elements in {len(ways)} ways instead of {size}, each at "
-        f"a cost of {cost(eqn.op)}, for {into}; takes {CHEAP} an element, "
-        f"{NEGLIGIBLE} in all or {MOST_WAYS} ways"
-    )
-
-
-def _debt(units: Units, group: Group, index: int, result: bool) -> float | None:
-    """What of the equation is computed again an element; None: too much."""
+def _debt(units: Units, group: Group, index: int, result: bool) -> float | Refusal:
+    """What of the equation and its readers is computed again an element."""
     graph = units.graph
     eqn = graph.eqns[index]
     if units.is_free(index):
         return group.debt_of(eqn.outs)
     size = graph.type(eqn.outs[0]).size
     ways = group.ways_of(eqn.outs) | ({0: size} if result else {})
-    again = sum(ways.values()) - size
-    if again <= 0:
+    elements = sum(ways.values())
+    if elements <= size:
         return 0
-    added = cost(eqn.op) * again
+    added = cost(eqn.op) * (elements - size)
     debt = group.debt_of(eqn.outs) + added / math.prod(group.shape)
-    if len(ways) > MOST_WAYS or (debt > CHEAP and added > NEGLIGIBLE):
-        return None
-    return debt
+    if len(ways) <= MOST_WAYS and (debt <= CHEAP or added <= NEGLIGIBLE):
+        return debt
+    return Refusal(
+        Reason.RECOMPUTE,
+        f"{elements} elements in {len(ways)} ways instead of {size}, each at a cost of "
+        f"{cost(eqn.op)}, with its readers {debt:.3g} an element of "
+        f"{named(graph, *group.results)}; takes {MOST_WAYS} ways, and {CHEAP} an "
+        f"element or {NEGLIGIBLE} in all",
+    )
 
 
 def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> None:
@@ -162,7 +153,7 @@ def join(units: Units, group: Group, index: int, result: bool, alone: bool) -> N
     graph = units.graph
     eqn = graph.eqns[index]
     debt = _debt(units, group, index, result)
-    assert debt is not None
+    assert not isinstance(debt, Refusal)
     for out in eqn.outs:
         group.debts[out] = debt
         group.operands.pop(out, None)

@@ -100,9 +100,13 @@ class _Joiner:
             return Refusal(Reason.OPERAND_LIMIT, detail)
         for operand in eqn.inputs:
             ready = self._ready(operand)
-            if ready >= group.due or ready in group.members:
-                detail = f"{one} is read before {named(self.graph, operand)} is made"
-                return Refusal(Reason.ORDER, detail)
+            if ready in group.members:
+                made = named(self.graph, *self.graph.eqns[ready].outs)
+                return Refusal(Reason.ORDER, f"it needs {made}, which it would join")
+            if ready >= group.due:
+                reader = place_of(self.graph, group.due)
+                detail = f"{named(self.graph, operand)} is made no sooner than {reader}"
+                return Refusal(Reason.ORDER, f"{one}: {detail}, which reads a result")
         return None
 
     def _rows(self, eqn: Eqn) -> object:
