@@ -29,7 +29,7 @@ class Fit:
     donated: tuple[int, ...]
     # Of these, the ones that a result of their very type can stand in, and which.
     takers: Mapping[int, int]
-    # The leaves that stay since no result has as many elements.
+    # The leaves that stay since no result is left with as many elements.
     unused: tuple[int, ...]
 
 
@@ -82,8 +82,8 @@ def warn_unused(name: str, unused: Iterable[str]) -> None:
     """Say that donated arrays stay as they are, at the line of the call."""
     source = user_source()
     warnings.warn_explicit(
-        f"`{name}`: no result has as many elements as {', '.join(unused)}, so that it "
-        "is not donated: the array stays as it is",
+        f"`{name}`: no result is left with as many elements as {', '.join(unused)}, so "
+        "that it is not donated: the array stays as it is",
         UserWarning,
         source.file,
         source.line,

@@ -147,6 +147,11 @@ class KeyArray:
     __hash__ = None  # type: ignore[assignment]
 
     def __contains__(self, key: Any) -> bool:
+        if not isinstance(key, KeyArray):
+            raise DTypeError(
+                f"`in` takes a key among keys, given a {type(key).__name__}; "
+                "poot.random.key_data gives the keys' words"
+            )
         return bool((self == key).any())
 
     def __bool__(self) -> NoReturn:
