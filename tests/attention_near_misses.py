@@ -593,3 +593,36 @@ def another_largest_than_within(q, k, v):
     scores = products(q, k)
     log, largest = log_total(scores)
     return jnp.exp(scores - (log + whole(largest))) @ v
+
+
+@near_miss(
+    Reason.OTHER_AXES,
+    "products %10 f32[9,9], scores %10 f32[9,9] with keys along axis 1, means",
+)
+def logarithms_repeated_for_a_batch(q, k, v):
+    scores = q[0, 0] @ k[0, 0].T
+    log, largest = log_total(scores)
+    log = jnp.broadcast_to(log, (B, T, 1))
+    return jnp.exp((scores - largest) - log) @ v[:, 0]
+
+
+@near_miss(
+    Reason.OTHER_AXES,
+    "products %6 f32[2,4,9,9], scores %6 f32[2,4,9,9] with keys along axis 3, means",
+)
+def heads_of_no_elements(q, k, v):
+    return softmax(products(q[..., :0], k[..., :0])) @ v
+
+
+@near_miss(Reason.OTHER_DTYPE, "%9 is the sum cast to bf16; takes what holds all")
+def narrow_sums_of_wide_means(q, k, v):
+    powers = powers_of(products(q, k))
+    total = powers.sum(-1, keepdims=True).astype(jnp.bfloat16)
+    return (powers @ v) / total.astype(jnp.float32)
+
+
+@near_miss(Reason.OTHER_DTYPE, "%13 is the logarithm cast to bf16; takes what holds")
+def a_narrow_logsumexp(q, k, v):
+    scores = products(q, k)
+    total = nn.logsumexp(scores, -1, keepdims=True).astype(jnp.bfloat16)
+    return jnp.exp(scores - total.astype(jnp.float32)) @ v

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from poot.core.dtypes import Scalar
+from poot.core.dtypes import DType, Scalar
 from poot.core.equation import Eqn, Operand, ValueId
 from poot.core.graph import Graph
 from poot.core.op import Op
@@ -15,6 +15,7 @@ from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Slice
 from poot.lowering.passes.attention_axes import MOVES
 from poot.lowering.passes.driver import Declined, Reason, named
+from poot.lowering.passes.origins import holds_all_of
 from poot.lowering.plan.state import ELEMENTWISE
 
 # Equations that are looked through from an exponential to a contraction.
@@ -69,6 +70,19 @@ class Facts:
             raise Declined(
                 Reason.SHARES_USED,
                 f"%{value}, {what}, is read by {user.op} for %{user.outs[0]} too",
+            )
+
+    def require_held(self, moves: Iterable[int], dtype: DType, what: str) -> None:
+        """Decline if moves cast to what does not hold all numbers of a dtype."""
+        for index in moves:
+            eqn = self.graph.eqns[index]
+            to = self.graph.type(eqn.out).dtype
+            if to is dtype or not isinstance(eqn.op, Cast) or holds_all_of(to, dtype):
+                continue
+            raise Declined(
+                Reason.OTHER_DTYPE,
+                f"%{eqn.out} is {what} cast to {to}; takes what holds all numbers of "
+                f"{dtype}",
             )
 
     def named(self, operand: Operand) -> str:

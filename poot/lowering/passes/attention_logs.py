@@ -107,12 +107,17 @@ class Logs:
             scored.add(less.out)
         self._require_unread(log, peak, less)
         weights, contraction = weights_of(facts, self.shares.out, ())
-        moves = (*log.moves, *inner, *outer.moves)
+        after = (*inner, *outer.moves)
+        dtype = facts.graph.type(peak.scores).dtype
+        facts.require_held(log.moves, dtype, "the sum")
+        facts.require_held(after, dtype, "the logarithm")
+        for moved in peaks:
+            facts.require_held(moved.moves, dtype, "the largest score")
         return Softmax(
             peak.scores,
             peak.axis,
             tuple(peaks),
-            Moved(log.sum.out, moves),
+            Moved(log.sum.out, (*log.moves, *after)),
             peak.largest,
             log.sum,
             frozenset(facts.makers[value] for value in scored),

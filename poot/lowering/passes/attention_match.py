@@ -114,7 +114,10 @@ class Match:
     # --- roles --------------------------------------------------------------
 
     def _roles(self) -> Roles:
-        atoms, softmax = self.atoms, self.softmax
+        atoms, softmax, type = self.atoms, self.softmax, self.graph.type
+        # What is taken off may repeat the scores along further axes.
+        if type(softmax.shares).shape != type(softmax.scores).shape:
+            raise NoAxes
         self.axes = path_axes(self.graph, self.cut, atoms)
         scores = self.axes[softmax.scores]
         if len(scores[softmax.axis]) != 1:
@@ -137,13 +140,16 @@ class Match:
             if not source.is_repeat(atom)
         }
         others = [atom for group in atoms.axes for atom in group if atom != key]
-        contracted = sides.contracted[0][0]
+        features = type(self.product.inputs[0]).shape[sides.contracted[0][0]]
+        if not features:
+            # Products of nothing are zeros; no kernel reads operands of no elements.
+            raise NoAxes
         other = sides_of(self.graph, self.mean).free[1 - softmax.side][0]
         return Roles(
             tuple(atom for atom in others if atom in seen),
             tuple(atom for atom in others if atom not in seen),
             key,
-            self.graph.type(self.product.inputs[0]).shape[contracted],
+            features,
             self.graph.type(self.mean.inputs[1 - softmax.side]).shape[other],
             placed(q, q_names),
             placed(k, k_names),

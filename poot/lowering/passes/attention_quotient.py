@@ -9,6 +9,7 @@ from poot.core.ops.reduce import Reduce
 from poot.lowering.passes.attention_axes import MOVES
 from poot.lowering.passes.attention_facts import Facts, Moved
 from poot.lowering.passes.attention_softmax import (
+    Peak,
     Softmax,
     largest_of,
     peak_of,
@@ -55,6 +56,7 @@ class Quotient:
             summed = facts.makers[sum.out]
             facts.require_only(self.powers, [summed, moved], "the exponentials")
             late, total, last = self._late(contraction, sum)
+        self._require_casts(peak, total, last)
         return Softmax(
             peak.scores,
             peak.axis,
@@ -70,6 +72,13 @@ class Quotient:
             late,
             last,
         )
+
+    def _require_casts(self, peak: Peak, total: Moved, last: int) -> None:
+        """Sums may round as what they divide for does; a peak is to stay one."""
+        facts, type = self.facts, self.graph.type
+        held, made = type(peak.scores).dtype, type(self.graph.eqns[last].out).dtype
+        facts.require_held(peak.moved.moves, held, "the largest score")
+        facts.require_held(total.moves, made, "the sum")
 
     def _reduced(self) -> list[int]:
         """What reduces the exponentials."""
