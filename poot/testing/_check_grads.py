@@ -98,7 +98,7 @@ class _Limits:
         excess = np.where(np.isnan(excess), np.inf, excess)
         if not excess.size or excess.max() <= 0:
             return
-        place = np.unravel_index(excess.argmax(), excess.shape)
+        place = np.unravel_index(np.argmax(excess), excess.shape)
         at = f" at [{', '.join(map(str, place))}]" if place else ""
         raise GradientError(
             f"{where} is {found[place]:.7g}{at}, {step} {right[place]:.7g}; they may "
