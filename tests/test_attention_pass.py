@@ -17,7 +17,8 @@ from poot.lowering.compile import PASSES
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.passes.attention import FIND_ATTENTION, find_attention
 from poot.lowering.passes.driver import run_passes
-from tests.attention_near_misses import NEAR_MISSES, NearMiss
+from tests.attention_log_near_misses import NEAR_MISSES
+from tests.attention_near_misses import NearMiss
 from tests.attention_spellings import SPELLINGS, Spelling, products, softmax
 
 
