@@ -69,7 +69,8 @@ def _input(graph: Graph, value: ValueId) -> str:
     return text + _identity(meta)
 
 
-def _operand(operand: Operand) -> str:
+def print_operand(operand: Operand) -> str:
+    """A literal, or the name of a value."""
     return str(operand) if isinstance(operand, Scalar) else f"%{operand}"
 
 
@@ -80,7 +81,7 @@ def _eqn(graph: Graph, eqn: Eqn, indent: str) -> str:
         storage = " computed" if meta.storage is Storage.COMPUTED else ""
         outs.append(f"%{out}: {meta.type}{storage}{_identity(meta)}")
     params = _named(eqn.op, indent)
-    operands = ", ".join(_operand(operand) for operand in eqn.inputs)
+    operands = ", ".join(print_operand(operand) for operand in eqn.inputs)
     head = f"{', '.join(outs)} = {eqn.op.name}"
     return f"{head}{f'[{params}]' if params else ''}({operands})"
 

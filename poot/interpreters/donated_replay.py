@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poot.core.errors import DonationError
 from poot.core.graph import Graph
 from poot.core.interpreter import current
 from poot.interpreters.array import Array
 from poot.interpreters.batch.interpreter import BatchTracer
-from poot.interpreters.donation import Fit, Groups, fit
+from poot.interpreters.donation import Fit, Groups, fit, given_twice
 from poot.interpreters.jvp.interpreter import JvpTracer
 from poot.interpreters.partial import PartialInterpreter
 from poot.interpreters.replay import replay
@@ -172,10 +171,7 @@ def _require_single_use(call: DonatingCall, numbers: Sequence[int]) -> None:
             path = call.paths[number]
             others = [use for use in uses if use != path]
             other = others[0] if others else f"the tangent of {path}"
-            raise DonationError(
-                f"`{call.name}`: the array donated as {path} is given as {other} too; "
-                "a donated array is used once"
-            )
+            raise given_twice(call.name, path, other)
 
 
 def _residuals() -> Iterator[Any]:

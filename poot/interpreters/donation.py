@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 
+from poot.core.errors import DonationError
 from poot.core.source import user_source
 from poot.core.types import TensorType
 
@@ -87,4 +88,12 @@ def warn_unused(name: str, unused: Iterable[str]) -> None:
         UserWarning,
         source.file,
         source.line,
+    )
+
+
+def given_twice(name: str, path: str, other: str) -> DonationError:
+    """The error for a donated array that a call of `name` is given elsewhere too."""
+    return DonationError(
+        f"`{name}`: the array donated as {path} is given as {other} too; a donated "
+        "array is used once"
     )

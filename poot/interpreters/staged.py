@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from poot.core.errors import ArgumentError, DonationError, NanError
+from poot.core.errors import ArgumentError, NanError
 from poot.core.graph import Graph
 from poot.core.interpreter import interpreting
 from poot.core.source import user_source
 from poot.interpreters.array import Array
 from poot.interpreters.backend import Buffer, Executable, backend
+from poot.interpreters.donation import given_twice
 from poot.interpreters.eager import EAGER
 from poot.interpreters.hosted import HostedExecutable
 from poot.interpreters.nans import has_nan
@@ -297,10 +298,7 @@ class Compiled:
                 continue
             paths, places = self._trace.paths, range(len(leaves))
             other = next(i for i in places if i != number and leaves[i] is leaf)
-            raise DonationError(
-                f"`{self._trace.name}`: the array donated as {paths[number]} is given "
-                f"as {paths[other]} too; a donated array is used once"
-            )
+            raise given_twice(self._trace.name, paths[number], paths[other])
 
 
 # The number of a leaf, the array whose memory a call has taken, and that.

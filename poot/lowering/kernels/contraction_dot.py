@@ -71,15 +71,12 @@ def loads_ahead(dot: Dot, heads: int, itemsize: int, depth: int, lanes: int) -> 
     hides that memory is slow to answer. By powers of two, so that kernels for any size
     are few.
     """
-    if dot.rows == 1:
-        wanted = _LONE_BYTES_AHEAD
-    else:
-        wanted = _BYTES_AHEAD if depth < _LONG_SUM else _MANY_BYTES_AHEAD
-    most = max(1, wanted // (dot.columns * heads * dot.width * itemsize))
+    trip_bytes = dot.columns * heads * dot.width * itemsize
     if dot.rows > 1:
-        return most
+        wanted = _BYTES_AHEAD if depth < _LONG_SUM else _MANY_BYTES_AHEAD
+        return max(1, wanted // trip_bytes)
     chunks = max(1, depth // (dot.parts * lanes * dot.width))
-    return min(most, 1 << (chunks.bit_length() - 1))
+    return max(1, min(_LONE_BYTES_AHEAD // trip_bytes, 1 << chunks.bit_length() - 1))
 
 
 @kernel_cache

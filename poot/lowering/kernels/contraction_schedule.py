@@ -137,7 +137,7 @@ class Schedule:
 def choose(extent: Extent, info: DeviceInfo, made: bool = False) -> Schedule:
     """The schedule for m rows by n columns, each a sum of k products, in batches.
 
-    `made`: each workgroup makes the left operand first, so that fewer of them are best.
+    `made`: each workgroup makes the left operand first, so that they are not too many.
     """
     if made and _reads_once(extent, info):
         return Schedule("dot", dot=_in_rounds(_dot(extent, info), extent, info))

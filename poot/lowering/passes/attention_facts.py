@@ -13,6 +13,7 @@ from poot.core.ops.elementwise import Binary, BinaryOp, Cast
 from poot.core.ops.matmul import DotGeneral, MatMul
 from poot.core.ops.reduce import Reduce, ReduceOp
 from poot.core.ops.shape import Slice
+from poot.core.text import print_operand
 from poot.lowering.passes.attention_axes import MOVES
 from poot.lowering.passes.driver import Declined, Reason, named
 from poot.lowering.passes.origins import holds_all_of
@@ -93,14 +94,9 @@ class Facts:
         """An operand, and what makes it."""
         eqn = self.eqn(operand)
         if eqn is None:
-            return named_only(operand)
-        given = ", ".join(map(named_only, eqn.inputs))
-        return f"{named_only(operand)} = {eqn.op}({given})"
-
-
-def named_only(operand: Operand) -> str:
-    """An operand without its type."""
-    return str(operand) if isinstance(operand, Scalar) else f"%{operand}"
+            return print_operand(operand)
+        given = ", ".join(map(print_operand, eqn.inputs))
+        return f"{print_operand(operand)} = {eqn.op}({given})"
 
 
 def is_contraction(op: Op) -> bool:

@@ -14,8 +14,9 @@ from typing import NoReturn
 from poot.core.equation import Eqn
 from poot.core.ops.elementwise import Binary, BinaryOp, Select, Unary, UnaryOp
 from poot.core.ops.reduce import Reduce, ReduceOp
+from poot.core.text import print_operand
 from poot.lowering.passes.attention_axes import MOVES
-from poot.lowering.passes.attention_facts import Facts, Moved, named_only
+from poot.lowering.passes.attention_facts import Facts, Moved
 from poot.lowering.passes.attention_softmax import (
     Peak,
     Softmax,
@@ -187,7 +188,7 @@ class Logs:
         made = self.facts.made(self.facts.traced(taken).root)
         raise Declined(
             Reason.OTHER_TOTAL,
-            f"{made} is taken off {named_only(given)}; takes %{log.eqn.out}, the "
+            f"{made} is taken off {print_operand(given)}; takes %{log.eqn.out}, the "
             f"logarithm of the sum, off %{peak.below.out}, or that plus "
             f"%{peak.largest.out} off %{peak.scores}",
         )

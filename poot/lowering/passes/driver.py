@@ -11,6 +11,7 @@ from poot.core.equation import Operand
 from poot.core.graph import Graph
 from poot.core.op import Op
 from poot.core.ops.control import ControlOp
+from poot.core.text import print_operand
 from poot.lowering.device_info import DeviceInfo
 
 
@@ -244,9 +245,9 @@ class PassRecord:
 def named(graph: Graph, *operands: Operand) -> str:
     """Operands with their types, as graphs print both."""
     return ", ".join(
-        str(operand)
+        print_operand(operand)
         if isinstance(operand, Scalar)
-        else f"%{operand} {graph.type(operand)}"
+        else f"{print_operand(operand)} {graph.type(operand)}"
         for operand in operands
     )
 
@@ -255,7 +256,7 @@ def place_of(graph: Graph, index: int) -> str:
     """An equation as logs name it: results, op, operands and the user's line."""
     eqn = graph.eqns[index]
     outs = ", ".join(f"%{out}" for out in eqn.outs)
-    given = ", ".join(str(o) if isinstance(o, Scalar) else f"%{o}" for o in eqn.inputs)
+    given = ", ".join(map(print_operand, eqn.inputs))
     return f"{outs} = {eqn.op}({given}) at {graph.source(index)}"
 
 

@@ -29,6 +29,7 @@ from poot.lowering.passes.driver import (
     Log,
     Pass,
     Reason,
+    Refusal,
     Rewrite,
     place_of,
 )
@@ -119,12 +120,13 @@ class _Walk:
                 self._put(candidate, found)
                 self.log.fire(FORM_ROPE, place_of(self.graph, self.makers[root]))
                 return
+        why: Declined | Refusal | None
         why = self._crossed(index) if declined is None else declined[1]
         if why is not None:
             place = place_of(self.graph, index)
             self.log.decline(FORM_ROPE, place, why.reason, why.detail)
 
-    def _crossed(self, index: int) -> Declined | None:
+    def _crossed(self, index: int) -> Refusal | None:
         eqn = self.graph.eqns[index]
         products = [self._product(operand) for operand in eqn.inputs]
         known = [product for product in products if product is not None]

@@ -15,7 +15,7 @@ from poot.core.graph import Graph
 from poot.core.ops.elementwise import Binary, BinaryOp, Select
 from poot.core.ops.indexing import Gather, GeneralGather
 from poot.core.ops.matmul import DotGeneral, MatMul
-from poot.lowering.passes.driver import Declined, Reason, named
+from poot.lowering.passes.driver import Reason, Refusal, named
 from poot.lowering.passes.origins import MOST_ELEMENTS, Origin, Origins, is_move
 
 _CROSSING = (DotGeneral, Gather, GeneralGather, MatMul)
@@ -25,7 +25,7 @@ _SIGNING = (Binary(BinaryOp.MUL), Select())
 
 def crossed(
     graph: Graph, origins: Origins, sum: Eqn, products: Sequence[Eqn]
-) -> Declined | None:
+) -> Refusal | None:
     """Why the sum of two products is no Rope, if one takes x and one x crossed."""
     shape = graph.type(sum.out).shape
     if not shape or not 2 <= shape[-1] <= MOST_ELEMENTS:
@@ -36,7 +36,7 @@ def crossed(
             for maker in _makers(graph, origins, other, shape):
                 if _crosses(graph, origins, maker, whole, shape):
                     given = named(graph, *maker.inputs)
-                    return Declined(
+                    return Refusal(
                         Reason.CROSSED,
                         f"{maker.op} makes {named(graph, maker.out)} of {given}; takes "
                         f"slices, concatenations and negations of {named(graph, x)}",
