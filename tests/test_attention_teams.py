@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import poot
+import poot.numpy as jnp
 from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.oracle.evaluate import evaluate_all
+from poot.lowering.compile import lower
 from poot.lowering.kernels import attention_program
-from tests.kernel_harness import plan_graph, run_program
+from poot.lowering.program import Kernel
+from poot.lowering.spirv.opcodes import MemoryAccess, Op
+from poot.nn import softmax
+from tests.kernel_harness import device, plan_graph, run_program
 from tests.op_table import graph_of
+from tests.spirv_words import read
 from tests.test_attention_kernels import (
     GPU,
     LEAST,
@@ -81,9 +89,10 @@ def test_rows_are_merged_by_one_workgroup_or_several(
     ]
 
 
+@pytest.mark.parametrize("keys", [20, 300])
 @pytest.mark.parametrize("masked", [-np.inf, LEAST])
-def test_rows_that_see_nothing(masked: float) -> None:
-    case = case_of((2,), (2,), 20, 32, 32, bias=True, masked=masked)
+def test_rows_that_see_nothing(masked: float, keys: int) -> None:
+    case = case_of((2,), (2,), keys, 32, 32, bias=True, masked=masked)
     args = arguments(graph_of(case))
     args[3][:] = masked
     assert is_by_teams(check(case, GPU, args))
@@ -102,6 +111,87 @@ def test_keys_that_no_row_sees_are_not_read(masked: float) -> None:
     args[1][:, 8:] = args[2][:, 8:] = 0
     (wanted,) = evaluate_all(graph, *args).results
     np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+KEYS, HEADS = 300, 4
+
+
+def decode(window: int | None, masked: float) -> Callable[..., Any]:
+    """One step: keys up to a position, the last `window` of them."""
+
+    def function(q, k, v, position):
+        place = jnp.arange(KEYS)
+        seen = place <= position
+        if window is not None:
+            seen = seen & (place > position - window)
+        scores = jnp.einsum("hgd,shd->hgs", q, k) * 0.3
+        return jnp.einsum("hgs,shd->hgd", softmax(jnp.where(seen, scores, masked)), v)
+
+    return function
+
+
+def planned(function: Any, *arguments: Any, **changes: Any) -> tuple[Any, Any]:
+    info = device().info.masked(**GPU, **changes)
+    graph = lower(poot.jit(function).trace(*arguments).graph, info).graph
+    return graph, plan_graph(graph, info)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("masked", [-np.inf, LEAST])
+@pytest.mark.parametrize("window", [None, 1, 40, 200])
+def test_decode(window: int | None, masked: float, rows: int) -> None:
+    """Around trips of 128 keys; what is not seen may be anything."""
+    random = np.random.default_rng(1)
+    shapes = (HEADS, rows, 32), (KEYS, HEADS, 32), (KEYS, HEADS, 24)
+    q, *others = (random.standard_normal(shape, np.float32) for shape in shapes)
+    graph, program = planned(decode(window, masked), q, *others, 0)
+    assert kernels(program)[0] == (
+        "attention_teams",
+        "64 teams of 8, 1 rows, 2 keys of 4 ahead",
+    )
+    for position in (0, 127, 128, KEYS - 1):
+        k, v = (x.copy() for x in others)
+        first = 0 if window is None else max(position - window + 1, 0)
+        for x in k, v:
+            x[:first] = x[position + 1 :] = np.nan
+        (found,) = run_program(graph, program, (q, k, v, position))
+        for x in k, v:
+            x[:first] = x[position + 1 :] = 0
+        (wanted,) = evaluate_all(graph, q, k, v, position).results
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+def loads(kernel: Kernel) -> list[int | str]:
+    """The bytes of each load in order of emission, and where loops begin.
+
+    But for the addresses of operands, 8 bytes each.
+    """
+    found: list[int | str] = []
+    for one in read(kernel):
+        if one.opcode == Op.LoopMerge:
+            found.append("loop")
+        elif one.opcode == Op.Load and one.words[3:4] == (MemoryAccess.Aligned,):
+            found += [size for size in one.words[4:] if size != 8]
+    return found
+
+
+def test_nothing_waits_before_all_is_asked_for() -> None:
+    """Queries and the first keys and values, then the position; later in each trip."""
+    shapes = (HEADS, 1, 32), (KEYS, HEADS, 32), (KEYS, HEADS, 32)
+    arguments = [np.ones(shape, np.float32) for shape in shapes]
+    _, program = planned(decode(None, -np.inf), *arguments, 0)
+    found = loads(program.dispatches[0].kernel)
+    assert found[:7] == [16] * 5 + [4, "loop"]
+    assert found.count(16) == 9
+    # Of a window the position tells where it begins.
+    _, program = planned(decode(40, -np.inf), *arguments, 0)
+    assert loads(program.dispatches[0].kernel)[:7] == [16, 4, *[16] * 4, "loop"]
+
+
+def test_keys_of_one_trip_are_loaded_once() -> None:
+    case = case_of((2,), (1,), 128, 32, 32)
+    found = loads(plan_graph(graph_of(case), GPU).dispatches[0].kernel)
+    assert found.count(16) == 5
 
 
 def test_an_infinite_last_value_is_taken_once() -> None:

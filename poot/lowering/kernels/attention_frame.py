@@ -194,6 +194,20 @@ class AttentionFrame(Places):
         end = self.evaluator.value(visible.end, index)
         return first[0], end[0]
 
+    def known_first(self, rows: Sequence[Size]) -> int | None:
+        """The first key that some of these rows see, if planning can tell."""
+        visible = self.program.visible
+        if visible is None:
+            return 0
+        least = self.program.keys
+        for row in rows:
+            index = self._index(row, Block((1,), ZERO))
+            (first,) = self.evaluator.value(visible.first, index)
+            if first.const is None:
+                return None
+            least = min(least, max(int(first.const), 0))
+        return least
+
     def ranges(self, rows: Sequence[Size]) -> tuple[Value, Value]:
         """The keys that some of these rows see, as u32: all, if nothing is known."""
         k, visible, keys = self.k, self.program.visible, self.program.keys

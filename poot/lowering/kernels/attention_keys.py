@@ -92,12 +92,9 @@ class KeysKernel(AttentionFrame):
         sums: list[list[Variable]],
     ) -> None:
         """Take the keys seen, of these a share; then, if they count, all others."""
-        k, program, splits = self.k, self.program, self.schedule.splits
-        keys = program.keys
-        first, end = self.as_places(*self.ranges(self.rows))
-        share = k.ceil_div(k.sub(end, first), splits)
-        start = k.min(k.add(first, k.mul(self.split, share)), end)
-        stop = k.min(k.add(start, share), end)
+        k, program, keys = self.k, self.program, self.program.keys
+        first, end = self._seen_keys()
+        start, stop = self._share_of_keys()
         if program.rounds == 1:
             self._loop(start, stop, queries, softmax, sums)
             return
@@ -108,6 +105,22 @@ class KeysKernel(AttentionFrame):
             is_first = k.eq(number, 0)
             starts.store(k.select(is_first, end, k.u32(0)))
             stops.store(k.select(is_first, k.u32(keys), first))
+            self._fetch(starts.load())
+
+    def _seen_keys(self) -> tuple[Value, Value]:
+        """The first key that some row sees, and one past the last."""
+        return self.as_places(*self.ranges(self.rows))
+
+    def _share_of_keys(self) -> tuple[Value, Value]:
+        """Those of them that are this split's."""
+        k, splits = self.k, self.schedule.splits
+        first, end = self._seen_keys()
+        share = k.ceil_div(k.sub(end, first), splits)
+        start = k.min(k.add(first, k.mul(self.split, share)), end)
+        return start, k.min(k.add(start, share), end)
+
+    def _fetch(self, first: Size) -> None:
+        """Ask for what `_loop` takes first. Here it asks itself, for one key a time."""
 
     def _others_count(self, softmax: list[tuple[Variable, Variable]]) -> Value:
         """Whether keys that rows do not see have a share: asked of the first split.

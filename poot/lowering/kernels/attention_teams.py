@@ -8,7 +8,7 @@ keys are on their way at once. In the end the subgroups put together what they h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels.attention_keys import EXTRA_PARTS, KeysKernel
@@ -18,7 +18,7 @@ from poot.lowering.kernels.attention_program import (
     Stand,
 )
 from poot.lowering.kernels.cache import kernel_cache
-from poot.lowering.kernels.elements import store_element
+from poot.lowering.kernels.elements import from_units, load_units, store_element
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import Pointer, Shared, Size, Value, Variable
 from poot.lowering.spirv.types import F32
@@ -34,73 +34,146 @@ def attention_teams_kernel(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a lane of a team has of so many features: `rounds` chunks of `width`."""
+    """What a lane of a team has of each head of an operand: chunks of features."""
 
+    pointer: Pointer
+    stand: Stand
     features: int
+    # A chunk is of so many features, and there are so many.
     width: int
     rounds: int
+    # Whether features past the last one are to be 0.
+    ends: bool = True
+
+    @property
+    def runs(self) -> bool:
+        """Whether a chunk is loaded at once."""
+        return self.features % self.width == 0 and self.stand.runs_of(self.width)
 
 
 class _TeamsKernel(KeysKernel):
-    """One kernel under construction."""
+    """One kernel under construction.
+
+    A lane waits for memory at the first use of what it loads. So whatever can be asked
+    for is asked for first: queries, the keys and values of the first trip, then what
+    tells the keys seen; and each trip asks for the keys and values of the next.
+    """
 
     name = "attention_teams"
 
     def _attend(self, first: Size) -> None:
-        k, schedule = self.k, self.schedule
+        k, program, schedule = self.k, self.program, self.schedule
         self.lane = k.index_rem(k.local_index(), schedule.parts)
-        self.of_keys = self._share(self.program.features)
-        self.of_values = self._share(self.program.values)
+        self.team_number = k.index_div(k.local_index(), schedule.parts)
+        self.teams = schedule.workgroup // schedule.parts
+        # Keys of a trip.
+        self.step = self.teams * schedule.ahead
+        self.of_queries = self._share(self.q, program.q, program.features)
+        self.of_keys = self._share(self.keys, program.k, program.features)
+        # Sums past the last feature are not stored.
+        values = self._share(self.values, program.v, program.values)
+        self.of_values = replace(values, ends=False)
+        # What is on its way: for each key, then for each value.
+        self._coming: list[list[Variable]] = []
         super()._attend(first)
 
-    def _share(self, features: int) -> _Share:
+    def _share(self, pointer: Pointer, stand: Stand, features: int) -> _Share:
         width, parts = self.schedule.width, self.schedule.parts
-        return _Share(features, width, -(-features // (width * parts)))
+        rounds = -(-features // (width * parts))
+        return _Share(pointer, stand, features, width, rounds)
 
     def queries(self, rows: Sequence[Size]) -> list[list[Variable]]:
         """The lane's features of each row, 0 past the last feature."""
-        k, stand = self.k, self.program.q
-        zero = k.const(F32, 0)
-        held = []
-        for row in rows:
-            base = self.row_base(stand, row)
-            found = self._features(self.q, stand, base, self.of_keys, zero)
-            held.append([k.variable(F32, value) for value in found])
-        return held
+        k, share = self.k, self.of_queries
+        loaded = [self._load(share, self.row_base(share.stand, row)) for row in rows]
+        first = self.known_first(rows) if self.schedule.splits == 1 else None
+        if first is not None:
+            self._fetch(first)
+        start, _ = self._share_of_keys()
+        if first is None:
+            self._fetch(start)
+        return [
+            [k.variable(F32, value) for value in self._features(share, some)]
+            for some in loaded
+        ]
 
     def zeros(self) -> list[Variable]:
         share, zero = self.of_values, self.k.const(F32, 0)
         return [self.k.variable(F32, zero) for _ in range(share.rounds * share.width)]
 
-    def _features(
-        self,
-        pointer: Pointer,
-        stand: Stand,
-        base: Size,
-        share: _Share,
-        beyond: Value | None = None,
-    ) -> list[Value]:
-        """The lane's share of a head; past its end `beyond`, or anything."""
-        k, step, width = self.k, stand.strides[-1], share.width
-        found: list[Value] = []
+    def _load(self, share: _Share, base: Size) -> list[Value]:
+        """The lane's share of a head, as it is loaded: see `_features`."""
+        k, stand, width = self.k, share.stand, share.width
+        loaded: list[Value] = []
         for number in range(share.rounds):
-            chunk = k.add(number * self.schedule.parts, self.lane)
-            place = k.mul(chunk, width)
-            at = k.add(base, k.mul(place, step))
-            whole = share.features % width == 0
-            some = self.features_at(pointer, stand, at, width, whole)
-            ends = (number + 1) * width * self.schedule.parts > share.features
-            if beyond is not None and ends:
-                some = [
-                    k.select(
-                        k.lt(k.value(k.add(place, lane)), share.features), x, beyond
-                    )
-                    for lane, x in enumerate(some)
-                ]
-            found += some
+            place = self._place(share, number)
+            at = k.value(k.add(base, k.mul(place, stand.strides[-1])))
+            if share.runs:
+                bound = stand.bound
+                loaded += load_units(k, share.pointer, stand.dtype, at, width, bound)
+            else:
+                loaded += self.features_at(share.pointer, stand, at, width, False)
+        return loaded
+
+    def _features(self, share: _Share, loaded: Sequence[Value]) -> list[Value]:
+        """The features that were loaded so; past the last 0, if need be."""
+        k, width = self.k, share.width
+        found = list(loaded)
+        if share.runs:
+            found = from_units(k, loaded, share.stand.dtype)
+        zero = k.const(F32, 0)
+        for number in range(share.rounds if share.ends else 0):
+            if (number + 1) * width * self.schedule.parts <= share.features:
+                continue
+            place = self._place(share, number)
+            for n in range(width):
+                is_inside = k.lt(k.value(k.add(place, n)), share.features)
+                value = found[number * width + n]
+                found[number * width + n] = k.select(is_inside, value, zero)
         return found
 
+    def _place(self, share: _Share, number: int) -> Size:
+        """The first feature of a chunk of the lane."""
+        k = self.k
+        return k.mul(k.add(number * self.schedule.parts, self.lane), share.width)
+
     # --- keys ---------------------------------------------------------------
+
+    def _own(self, first: Size) -> list[Value]:
+        """The keys of the lane's team in the trip from `first` on, or past the end."""
+        k = self.k
+        own = k.add(first, self.team_number)
+        return [k.value(k.add(own, n * self.teams)) for n in range(self.schedule.ahead)]
+
+    def _within(self, key: Value) -> Value:
+        """The key, or the last one past the end."""
+        keys = self.program.keys
+        return self.k.assume_below(self.k.min(key, keys - 1), keys)
+
+    def _fetch(self, first: Size) -> None:
+        """Ask for the keys and values of the trip from `first` on."""
+        k = self.k
+        keys = [self._within(key) for key in self._own(first)]
+        loaded = []
+        for share in (self.of_keys, self.of_values):
+            for key in keys:
+                at = k.mul(key, share.stand.strides[-2])
+                loaded.append(self._load(share, k.add(self.base(share.stand), at)))
+        if not self._coming:
+            self._coming = [[k.variable(x.ty) for x in some] for some in loaded]
+        for variables, some in zip(self._coming, loaded, strict=True):
+            for variable, value in zip(variables, some, strict=True):
+                variable.store(value)
+
+    def _fetched(self) -> tuple[list[list[Value]], list[list[Value]]]:
+        """The features of the keys and of the values that were asked for."""
+        ahead = self.schedule.ahead
+        shares = [self.of_keys] * ahead + [self.of_values] * ahead
+        found = [
+            self._features(share, [variable.load() for variable in variables])
+            for share, variables in zip(shares, self._coming, strict=True)
+        ]
+        return found[:ahead], found[ahead:]
 
     def _loop(
         self,
@@ -110,33 +183,36 @@ class _TeamsKernel(KeysKernel):
         softmax: list[tuple[Variable, Variable]],
         sums: list[list[Variable]],
     ) -> None:
-        """All lanes take as many rounds; keys past the end have no weight."""
-        k, keys, ahead = self.k, self.program.keys, self.schedule.ahead
-        stop = k.assume_below(k.min(stop, keys), keys + 1)
-        teams = self.schedule.workgroup // self.schedule.parts
-        team = k.index_div(k.local_index(), self.schedule.parts)
-        step = teams * ahead
+        """All lanes take as many trips; keys past the end have no weight."""
+        k, program, step = self.k, self.program, self.step
+        stop = k.assume_below(k.min(stop, program.keys), program.keys + 1)
+        # One split takes all keys that rows do not see, if they count.
+        splits = self.schedule.splits if program.rounds == 1 else 1
+        trips = -(-program.keys // (splits * step))
         with (
-            k.loop(stop, start=start, step=step, max_trips=-(-keys // step)) as first,
+            k.loop(stop, start=start, step=step, max_trips=trips) as first,
             self.evaluator.scope(),
         ):
-            mine = [k.add(k.add(first, team), n * teams) for n in range(ahead)]
-            self._take(mine, stop, queries, softmax, sums)
+            own, values = self._fetched()
+            if trips > 1:
+                following = k.add(first, step)
+                with k.when(k.lt(following, stop)):
+                    self._fetch(following)
+            self._take(self._own(first), own, values, stop, queries, softmax, sums)
 
     def _take(
         self,
-        keys: Sequence[Size],
+        keys: Sequence[Value],
+        own: Sequence[Sequence[Value]],
+        values: Sequence[Sequence[Value]],
         stop: Value,
         queries: list[list[Variable]],
         softmax: list[tuple[Variable, Variable]],
         sums: list[list[Variable]],
     ) -> None:
-        k, program = self.k, self.program
-        inside = [k.lt(k.value(key), stop) for key in keys]
-        last = program.keys - 1
-        keys = [k.assume_below(k.min(k.value(key), last), last + 1) for key in keys]
-        own = [self._of(self.keys, program.k, key, self.of_keys) for key in keys]
-        values = [self._of(self.values, program.v, key, self.of_values) for key in keys]
+        k = self.k
+        inside = [k.lt(key, stop) for key in keys]
+        keys = [self._within(key) for key in keys]
         # What stands there may be infinite, and has no weight past the end.
         zero, nothing = k.const(F32, 0), k.const(F32, float("-inf"))
         values = [
@@ -157,17 +233,6 @@ class _TeamsKernel(KeysKernel):
                 for power, value in zip(powers, values, strict=True):
                     found = self.multiply_add(power, value[number], found)
                 sum.store(found)
-
-    def _of(
-        self, pointer: Pointer, stand: Stand, key: Size, share: _Share
-    ) -> list[Value]:
-        at = self.k.add(self.base(stand), self.k.mul(key, stand.strides[-2]))
-        return self._features(pointer, stand, at, share, self._beyond(stand, share))
-
-    def _beyond(self, stand: Stand, share: _Share) -> Value | None:
-        """0 past the features of keys: what stands there may be infinite or NaN."""
-        is_keys = share is self.of_keys
-        return self.k.const(F32, 0) if is_keys else None
 
     def _product(self, query: Sequence[Variable], features: Sequence[Value]) -> Value:
         product = self.k.const(F32, 0)

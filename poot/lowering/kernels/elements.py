@@ -60,19 +60,36 @@ def load_run(
     bound: Size,
 ) -> list[Value]:
     """`count` elements from `index` on, which is a multiple of `count`."""
+    return from_units(k, load_units(k, pointer, dtype, index, count, bound), dtype)
+
+
+def load_units(
+    k: KernelBuilder,
+    pointer: Pointer,
+    dtype: DType,
+    index: Value,
+    count: int,
+    bound: Size,
+) -> list[Value]:
+    """The bits of a run, as they are loaded: nothing waits for them yet."""
     words = count * dtype.itemsize // WORD_BYTES
     width = min(words, _UNIT_WORDS)
     parts = words // width
     units = k.mul(k.ceil_div(bound, count), parts)
     first = k.mul(k.index_div(index, count), parts)
-    loaded: list[Value] = []
-    for part in range(parts):
-        if width == 1:
-            loaded.append(k.load(pointer, U32, first, units))
+    unit = U32 if width == 1 else vector(U32, width)
+    return [k.load(pointer, unit, k.add(first, part), units) for part in range(parts)]
+
+
+def from_units(k: KernelBuilder, units: Sequence[Value], dtype: DType) -> list[Value]:
+    """The elements of a run that was loaded as units: words, or vectors of some."""
+    words: list[Value] = []
+    for unit in units:
+        if unit.ty is U32:
+            words.append(unit)
         else:
-            unit = k.load(pointer, vector(U32, width), k.add(first, part), units)
-            loaded += [k.extract(unit, i) for i in range(width)]
-    return from_words(k, loaded, dtype)
+            words += [k.extract(unit, i) for i in range(unit.ty.count)]
+    return from_words(k, words, dtype)
 
 
 def store_run(
