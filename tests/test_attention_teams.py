@@ -14,7 +14,7 @@ from poot.core import dtypes
 from poot.core.dtypes import DType
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import lower
-from poot.lowering.kernels import attention_program
+from poot.lowering.kernels import attention_program, attention_teams
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.opcodes import MemoryAccess, Op
 from poot.nn import softmax
@@ -192,6 +192,31 @@ def test_keys_of_one_trip_are_loaded_once() -> None:
     case = case_of((2,), (1,), 128, 32, 32)
     found = loads(plan_graph(graph_of(case), GPU).dispatches[0].kernel)
     assert found.count(16) == 5
+
+
+@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("unsplit", [64, 2048])
+def test_no_numbers(unsplit: int, what: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no number in what all rows see goes where the composition has it."""
+    monkeypatch.setattr(attention_program, "_UNSPLIT_KEYS", unsplit)
+    monkeypatch.setattr(attention_program, "_SHORTEST_SPLIT", 32)
+    case = case_of((2,), (4,), 140, 32, 32)
+    for place in (0, 1, 2):
+        args = arguments(graph_of(case))
+        args[place][1, 0, 2] = what
+        found = check(case, GPU | {"compute_units": 8}, args)
+        assert ("4 rows" in found[0][1]) == (unsplit == 64)
+
+
+@pytest.mark.parametrize(("keys", "values"), [(100, 8), (141, 40), (300, 33)])
+def test_many_subgroups_are_put_together_by_a_loop(
+    keys: int, values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_teams, "_UNROLLED", 4)
+    case = case_of((2,), (2,), keys, 40, values)
+    program = plan_graph(graph_of(case), GPU)
+    assert loads(program.dispatches[0].kernel).count("loop") > 2
+    assert is_by_teams(check(case, GPU))
 
 
 def test_an_infinite_last_value_is_taken_once() -> None:

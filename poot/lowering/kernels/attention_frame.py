@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -248,20 +249,26 @@ class AttentionFrame(Places):
         self, peak: Variable, total: Variable, scores: Sequence[Value]
     ) -> tuple[list[Value], Value]:
         """exp of the scores below the largest so far, and by what sums shrink."""
+        shrink, *powers = map(self.exp, self.below(peak, scores))
+        self.add_powers(total, shrink, powers)
+        return powers, shrink
+
+    def below(self, peak: Variable, scores: Sequence[Value]) -> list[Value]:
+        """The largest score so far, then these, less the largest of them all."""
         k = self.k
         before = peak.load()
         largest = before
         for score in scores:
             largest = k.select(k.lt(largest, score), score, largest)
-        base = self.finite(largest)
-        shrink = self.exp(k.sub(before, base))
-        powers = [self.exp(k.sub(score, base)) for score in scores]
-        added = powers[0]
-        for power in powers[1:]:
-            added = k.add(added, power)
-        total.store(k.add(k.mul(total.load(), shrink), added))
         peak.store(largest)
-        return powers, shrink
+        base = self.finite(largest)
+        return [k.sub(score, base) for score in (before, *scores)]
+
+    def add_powers(
+        self, total: Variable, shrink: Value, powers: Sequence[Value]
+    ) -> None:
+        added = functools.reduce(self.k.add, powers)
+        total.store(self.k.add(self.k.mul(total.load(), shrink), added))
 
     def hidden_counts(self, peak: Value) -> Value:
         """Whether keys that a row does not see have a share all the same."""

@@ -7,7 +7,8 @@ keys are on their way at once. In the end the subgroups put together what they h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from poot.lowering.device_info import DeviceInfo
@@ -23,6 +24,13 @@ from poot.lowering.program import Kernel
 from poot.lowering.spirv.builder import Pointer, Shared, Size, Value, Variable
 from poot.lowering.spirv.types import F32
 
+_Combine = Callable[[Value, Value], Value]
+
+# So few numbers each lane takes exp of, rather than share the work and hand it round.
+_FEW_EXPS = 4
+# Terms of a sum that are added in code without a loop.
+_UNROLLED = 16
+
 
 @kernel_cache
 def attention_teams_kernel(
@@ -30,6 +38,20 @@ def attention_teams_kernel(
 ) -> Kernel:
     """Operands and results are those of `attention_keys_kernel`."""
     return _TeamsKernel(info, program, schedule).build()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the subgroups of a workgroup, a power of two, have of its rows.
+
+    A row's: the sums of values by feature, the largest score, the sum of powers.
+    """
+
+    kept: Shared
+    subgroups: int
+    # From one subgroup to the next, and from one row to the next.
+    step: int
+    stride: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +241,44 @@ class _TeamsKernel(KeysKernel):
             [k.select(is_inside, value, zero) for value in some]
             for is_inside, some in zip(inside, values, strict=True)
         ]
-        for row, query, (peak, total), row_sums in zip(
-            self.rows, queries, softmax, sums, strict=True
-        ):
+        below = []
+        for row, query, (peak, _) in zip(self.rows, queries, softmax, strict=True):
             scores = []
             for key, is_inside, features in zip(keys, inside, own, strict=True):
                 product = self._team_sum(self._product(query, features))
                 (score,) = self.scores(row, key, (product,))
                 scores.append(k.select(is_inside, score, nothing))
-            powers, shrink = self.powers(peak, total, scores)
+            below.append(self.below(peak, scores))
+        found = self._exps(below)
+        for (shrink, *powers), (_, total), row_sums in zip(
+            found, softmax, sums, strict=True
+        ):
+            self.add_powers(total, shrink, powers)
             for number, sum in enumerate(row_sums):
-                found = k.mul(sum.load(), shrink)
+                mean = k.mul(sum.load(), shrink)
                 for power, value in zip(powers, values, strict=True):
-                    found = self.multiply_add(power, value[number], found)
-                sum.store(found)
+                    mean = self.multiply_add(power, value[number], mean)
+                sum.store(mean)
+
+    def _exps(self, rows: Sequence[Sequence[Value]]) -> list[list[Value]]:
+        """exp of numbers that all lanes of a team have: by one of them, if many."""
+        k, parts = self.k, self.schedule.parts
+        given = [x for row in rows for x in row]
+        if len(given) <= _FEW_EXPS or parts == 1:
+            return [[self.exp(x) for x in row] for row in rows]
+        start = k.sub(k.index_rem(k.local_index(), k.subgroup_size), self.lane)
+        found: list[Value] = []
+        for first in range(0, len(given), parts):
+            some = given[first : first + parts]
+            mine = some[0]
+            for n, x in enumerate(some[1:], 1):
+                mine = k.select(k.eq(self.lane, n), x, mine)
+            power = self.exp(mine)
+            found += [
+                k.subgroup_shuffle(power, k.add(start, n)) for n in range(len(some))
+            ]
+        count = len(rows[0])
+        return [found[at : at + count] for at in range(0, len(found), count)]
 
     def _product(self, query: Sequence[Variable], features: Sequence[Value]) -> Value:
         product = self.k.const(F32, 0)
@@ -241,11 +287,21 @@ class _TeamsKernel(KeysKernel):
         return product
 
     def _team_sum(self, value: Value) -> Value:
-        step = 1
-        while step < self.schedule.parts:
-            value = self.k.add(value, self.k.subgroup_shuffle_xor(value, step))
+        return self._across(self.k.add, value, 1, self.schedule.parts)
+
+    def _across(self, combine: _Combine, value: Value, step: int, end: int) -> Value:
+        """All values `step`, 2 `step` … lanes away, within `end`: given to each lane.
+
+        Lanes combine the same in the same order, or with both sides exchanged.
+        """
+        while step < end:
+            value = combine(value, self.k.subgroup_shuffle_xor(value, step))
             step *= 2
         return value
+
+    def _larger(self, a: Value, b: Value) -> Value:
+        """The larger one; a, if one is no number."""
+        return self.k.select(self.k.lt(a, b), b, a)
 
     # --- results ------------------------------------------------------------
 
@@ -260,98 +316,142 @@ class _TeamsKernel(KeysKernel):
         width = k.subgroup_size
         subgroups = schedule.workgroup // width
         stride = values + EXTRA_PARTS
-        kept = k.shared(F32, subgroups * len(rows) * stride)
+        parts = _Parts(
+            k.shared(F32, subgroups * len(rows) * stride),
+            subgroups,
+            len(rows) * stride,
+            stride,
+        )
         lane = k.index_rem(k.local_index(), width)
-        own = k.mul(k.index_div(k.local_index(), width), len(rows) * stride)
-        share = self.of_values
+        subgroup = k.index_div(k.local_index(), width)
+        own = k.mul(subgroup, parts.step)
         for number, ((peak, total), row_sums) in enumerate(
             zip(softmax, sums, strict=True)
         ):
             start = k.add(own, number * stride)
-            largest, whole, means = self._of_subgroup(peak, total, row_sums)
-            with k.when(k.lt(lane, schedule.parts)):
-                for n, mean in enumerate(means):
-                    chunk, inner = divmod(n, share.width)
-                    place = k.add(
-                        k.mul(k.add(chunk * schedule.parts, self.lane), share.width),
-                        inner,
-                    )
-                    with k.when(k.lt(k.value(place), values)):
-                        kept.store(k.add(start, place), mean)
-            with k.when(k.lt(lane, 1)):
-                kept.store(k.add(start, values), largest)
-                kept.store(k.add(start, values + 1), whole)
+            found = self._of_subgroup(peak, total, row_sums)
+            self._keep(parts.kept, start, lane, *found)
         k.barrier()
-        elements = len(rows) * values
-        most = -(-elements // schedule.workgroup)
+        # A subgroup has as many features of one row as lanes.
+        pieces = -(-values // width)
+        count = len(rows) * pieces
         with k.loop(
-            elements, start=k.local_index(), step=schedule.workgroup, max_trips=most
-        ) as element:
-            self._finish(rows, kept, element, subgroups, stride)
+            count, start=subgroup, step=subgroups, max_trips=-(-count // subgroups)
+        ) as piece:
+            feature = k.add(k.mul(k.index_rem(piece, pieces), width), lane)
+            self._finish(rows, parts, k.index_div(piece, pieces), feature, lane)
 
     def _of_subgroup(
         self, peak: Variable, total: Variable, sums: Sequence[Variable]
     ) -> tuple[Value, Value, list[Value]]:
         """The largest score of the subgroup, and sums of powers below it."""
-        k, parts = self.k, self.schedule.parts
-        largest = peak.load()
-        step = parts
-        while step < k.subgroup_size:
-            other = k.subgroup_shuffle_xor(largest, step)
-            largest = k.select(k.lt(largest, other), other, largest)
-            step *= 2
+        k, lanes = self.k, (self.schedule.parts, self.k.subgroup_size)
+        largest = self._across(self._larger, peak.load(), *lanes)
         shrink = self.exp(k.sub(peak.load(), self.finite(largest)))
+        whole, *means = (
+            self._across(k.add, k.mul(sum.load(), shrink), *lanes)
+            for sum in (total, *sums)
+        )
+        return largest, whole, means
 
-        def whole(value: Value) -> Value:
-            value = k.mul(value, shrink)
-            step = parts
-            while step < k.subgroup_size:
-                value = k.add(value, k.subgroup_shuffle_xor(value, step))
-                step *= 2
-            return value
-
-        return largest, whole(total.load()), [whole(sum.load()) for sum in sums]
+    def _keep(
+        self,
+        kept: Shared,
+        start: Size,
+        lane: Value,
+        largest: Value,
+        whole: Value,
+        means: Sequence[Value],
+    ) -> None:
+        """Lay down what a subgroup has of a row from `start` on."""
+        k, share, values = self.k, self.of_values, self.program.values
+        with k.when(k.lt(lane, self.schedule.parts)):
+            for n, mean in enumerate(means):
+                number, inner = divmod(n, share.width)
+                place = k.add(self._place(share, number), inner)
+                with k.when(k.lt(k.value(place), values)):
+                    kept.store(k.add(start, place), mean)
+        with k.when(k.lt(lane, 1)):
+            kept.store(k.add(start, values), largest)
+            kept.store(k.add(start, values + 1), whole)
 
     def _finish(
         self,
         rows: list[Size],
-        kept: Shared,
-        element: Value,
-        subgroups: int,
-        stride: int,
+        parts: _Parts,
+        number: Value,
+        feature: Value,
+        lane: Value,
     ) -> None:
-        """Put together one element of the result of all subgroups, and write it."""
+        """Put together an element of the result of all subgroups, and write it."""
         k, values = self.k, self.program.values
-        number = k.index_div(element, values)
-        feature = k.index_rem(element, values)
-        start = k.mul(number, stride)
-        step = len(rows) * stride
-        peak = k.variable(F32, k.const(F32, float("-inf")))
-        # Loops, since code that runs once takes longer to load than to run.
-        with k.loop(subgroups) as n:
-            other = kept.load(k.add(k.add(start, values), k.mul(n, step)))
-            largest = peak.load()
-            peak.store(k.select(k.lt(largest, other), other, largest))
-        largest = peak.load()
-        base = self.finite(largest)
-        totals, sums = (k.variable(F32, k.const(F32, 0)) for _ in range(2))
-        with k.loop(subgroups) as n:
-            own = k.add(start, k.mul(n, step))
-            shrink = self.exp(k.sub(kept.load(k.add(own, values)), base))
-            part = kept.load(k.add(own, values + 1))
-            totals.store(self.multiply_add(part, shrink, totals.load()))
-            part = kept.load(k.add(own, feature))
-            sums.store(self.multiply_add(part, shrink, sums.load()))
-        total, sum = totals.load(), sums.load()
+        start = k.mul(number, parts.stride)
+        largest, total, weights = self._weights(parts, start, lane)
+        at = k.value(k.add(start, k.min(feature, values - 1)))
+        sum = self._weighted(parts, at, weights)
         row = k.add(rows[0], number)
-        with k.when(k.lt(k.value(row), self.program.row_count)):
+        inside = k.lt(k.value(row), self.program.row_count)
+        with k.when(k.logical_and(inside, k.lt(feature, values))):
             if self.schedule.splits > 1:
-                self._write_part(row, feature, stride, (sum, largest, total))
+                found = sum, largest, total
+                self._write_part(row, feature, parts.stride, found)
             else:
+                # The total is 1 or more if it is a number but 0, so that the quotient
+                # is good, and found while sums are added up.
+                share = k.fdiv(1.0, total)
                 target = self.program.target
                 at = k.mul(feature, target.strides[-1])
-                at = k.add(self.row_base(target, row), at)
-                self._put(at, self.divide(sum, total))
+                self._put(k.add(self.row_base(target, row), at), k.mul(sum, share))
+
+    def _weights(
+        self, parts: _Parts, start: Value, lane: Value
+    ) -> tuple[Value, Value, list[Value]]:
+        """The largest score of a row, the sum of powers, and each subgroup's weight.
+
+        Each lane finds the weight of the subgroup of its number, once for all features;
+        of the ones as many further on as there are lanes, if there are.
+        """
+        k, width, values = self.k, self.k.subgroup_size, self.program.values
+        # Of fewer subgroups than lanes all are found several times over.
+        lanes = min(parts.subgroups, width)
+        own = k.add(start, k.mul(k.index_rem(lane, lanes), parts.step))
+        places = [
+            k.add(own, first * parts.step) for first in range(0, parts.subgroups, width)
+        ]
+        peaks = [parts.kept.load(k.add(place, values)) for place in places]
+        totals = [parts.kept.load(k.add(place, values + 1)) for place in places]
+        largest = functools.reduce(self._larger, peaks)
+        largest = self._across(self._larger, largest, 1, lanes)
+        base = self.finite(largest)
+        weights = [self.exp(k.sub(peak, base)) for peak in peaks]
+        powers = functools.reduce(k.add, map(k.mul, totals, weights))
+        return largest, self._across(k.add, powers, 1, lanes), weights
+
+    def _weighted(self, parts: _Parts, at: Value, weights: Sequence[Value]) -> Value:
+        """The sum over subgroups of what stands at a place, by their weights."""
+        k, width = self.k, self.k.subgroup_size
+        sum = k.variable(F32, k.const(F32, 0))
+
+        def add(weight: Value, before: int, first: Size, count: int) -> None:
+            found = sum.load()
+            for n in range(count):
+                lane = k.add(first, n)
+                place = k.add(at, k.mul(k.add(lane, before), parts.step))
+                part = parts.kept.load(place)
+                factor = k.subgroup_shuffle(weight, lane)
+                found = self.multiply_add(part, factor, found)
+            sum.store(found)
+
+        for number, weight in enumerate(weights):
+            before = number * width
+            count = min(parts.subgroups - before, width)
+            if count <= _UNROLLED:
+                add(weight, before, 0, count)
+                continue
+            # Code that runs once takes long to load.
+            with k.loop(count, step=_UNROLLED) as first:
+                add(weight, before, first, _UNROLLED)
+        return sum.load()
 
     def _write_part(
         self, row: Size, feature: Value, stride: int, found: tuple[Value, Value, Value]
