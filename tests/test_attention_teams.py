@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ import poot
 import poot.numpy as jnp
 from poot.core import dtypes
 from poot.core.dtypes import DType
+from poot.core.graph import Graph
 from poot.core.oracle.evaluate import evaluate_all
 from poot.lowering.compile import lower
+from poot.lowering.device_info import DeviceInfo
 from poot.lowering.kernels import attention_program, attention_teams
 from poot.lowering.program import Kernel
 from poot.lowering.spirv.opcodes import MemoryAccess, Op
+from poot.lowering.tuned import Tuned
 from poot.nn import softmax
 from tests.kernel_harness import device, plan_graph, run_program
 from tests.op_table import graph_of
@@ -130,8 +133,8 @@ def decode(window: int | None, masked: float) -> Callable[..., Any]:
     return function
 
 
-def planned(function: Any, *arguments: Any, **changes: Any) -> tuple[Any, Any]:
-    info = device().info.masked(**GPU, **changes)
+def planned(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    info = device().info.masked(**GPU)
     graph = lower(poot.jit(function).trace(*arguments).graph, info).graph
     return graph, plan_graph(graph, info)
 
@@ -234,3 +237,70 @@ def test_heads_of_models_are_planned_for_wide_devices(head: int, keys: int) -> N
     program = plan_graph(graph_of(case), WIDE_GPU)
     assert is_by_teams(kernels(program))
     assert len(program.dispatches) == (2 if keys > 2048 else 1)
+
+
+# --- tuning -------------------------------------------------------------------
+
+
+def candidates(graph: Graph, info: DeviceInfo) -> Iterator[tuple[str, Any]]:
+    """The schedules of the one attention that tuning tries, and their programs."""
+    seen: dict[str, list[str]] = {}
+    plan_graph(graph, info.masked(tuned=Tuned({}, seen)))
+    ((key, names),) = seen.items()
+    for name in names:
+        yield name, plan_graph(graph, info.masked(tuned=Tuned({key: name})))
+
+
+WHOLE = [
+    "64 teams of 8, 1 rows, 2 keys of 4 ahead",
+    "64 teams of 8, 1 rows, 2 keys of 4 ahead, 2 splits",
+    "64 teams of 8, 1 rows, 2 keys of 4 ahead, 4 splits",
+    "32 teams of 8, 1 rows, 2 keys of 4 ahead",
+    "128 teams of 8, 1 rows, 2 keys of 4 ahead",
+    "64 teams of 8, 1 rows, 1 keys of 4 ahead",
+    "64 teams of 8, 1 rows, 4 keys of 4 ahead",
+]
+SPLIT = [
+    "32 teams of 8, 4 rows, 2 keys of 4 ahead, 8 splits",
+    "32 teams of 8, 4 rows, 2 keys of 4 ahead",
+    "32 teams of 8, 4 rows, 2 keys of 4 ahead, 2 splits",
+    "32 teams of 8, 4 rows, 2 keys of 4 ahead, 4 splits",
+    "16 teams of 8, 4 rows, 2 keys of 4 ahead, 8 splits",
+    "32 teams of 8, 4 rows, 1 keys of 4 ahead, 8 splits",
+    "32 teams of 8, 4 rows, 4 keys of 4 ahead, 8 splits",
+    "32 teams of 8, 2 rows, 2 keys of 4 ahead, 8 splits",
+    "32 teams of 8, 1 rows, 2 keys of 4 ahead, 8 splits",
+]
+
+
+@pytest.mark.parametrize(("unsplit", "names"), [(2048, WHOLE), (64, SPLIT)])
+@pytest.mark.parametrize("masked", [-np.inf, LEAST])
+def test_all_candidates_compute_the_same(
+    masked: float, unsplit: int, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual one first; each of the others differs in one thing."""
+    monkeypatch.setattr(attention_program, "_UNSPLIT_KEYS", unsplit)
+    monkeypatch.setattr(attention_program, "_SHORTEST_SPLIT", 32)
+    graph = graph_of(case_of((2,), (4,), 270, 32, 24, masked=masked, bias=True))
+    args = arguments(graph)
+    (wanted,) = evaluate_all(graph, *args).results
+    tried = []
+    info = device().info.masked(**GPU, compute_units=16)
+    for name, program in candidates(graph, info):
+        tried.append(name)
+        assert kernels(program)[0] == ("attention_teams", name)
+        (found,) = run_program(graph, program, args)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+    assert tried == names
+
+
+@pytest.mark.parametrize("head", [64, 80, 256, 512])
+@pytest.mark.parametrize("keys", [1, 128, 1024, 8192, 131072])
+def test_candidates_are_few_and_within_limits(head: int, keys: int) -> None:
+    graph = graph_of(case_of((8,), (4,), keys, head, head, dtype=dtypes.bfloat16))
+    found = list(candidates(graph, WIDE_GPU))
+    assert len(found) <= 13
+    for _, program in found:
+        kernel = program.dispatches[0].kernel
+        assert kernel.shared_bytes <= WIDE_GPU.max_shared_bytes // 2
+        assert kernel.workgroup[0] <= WIDE_GPU.max_workgroup_invocations

@@ -87,7 +87,7 @@ class _Launch:
             "attention",
             lambda: digest(program),
             usual,
-            lambda: attention_candidates(usual, program),
+            lambda: attention_candidates(ctx.info, usual, program),
         )
         if schedule.tile > 1:
             described, program = self._program(target, schedule.tile)

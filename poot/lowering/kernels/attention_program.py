@@ -183,22 +183,50 @@ def _wanted_groups(info: DeviceInfo) -> int:
 
 
 def attention_candidates(
-    usual: AttentionSchedule, program: AttentionProgram
+    info: DeviceInfo, usual: AttentionSchedule, program: AttentionProgram
 ) -> list[AttentionSchedule]:
-    """The schedules that are worth being timed: splits of keys, or rows each."""
-    found = []
+    """The schedules that are worth being timed: splits of keys, or rows each.
+
+    Those of teams differ from the usual one in one thing each.
+    """
     if usual.kind == "keys":
-        most = min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
-        splits = 1
-        while splits <= max(most, 1):
-            found.append(replace(usual, splits=splits))
-            splits *= 2
-        return found
-    rows = usual.rows
-    while rows:
-        found.append(replace(usual, rows=rows))
-        rows //= 2
-    return found
+        return [replace(usual, splits=splits) for splits in _some_splits(program)]
+    if usual.kind == "teams":
+        return _teams_candidates(info, usual, program)
+    return [replace(usual, rows=rows) for rows in _halves(usual.rows)]
+
+
+def _some_splits(program: AttentionProgram) -> list[int]:
+    """Powers of two, up to what there are keys for."""
+    most = max(min(program.keys // _SHORTEST_SPLIT, _MOST_SPLITS), 1)
+    return [1 << power for power in range(most.bit_length())]
+
+
+def _halves(rows: int) -> list[int]:
+    """So many rows, half of them, and so on to one."""
+    return [rows >> power for power in range(rows.bit_length())]
+
+
+def _teams_candidates(
+    info: DeviceInfo, usual: AttentionSchedule, program: AttentionProgram
+) -> list[AttentionSchedule]:
+    found = [
+        replace(usual, splits=splits)
+        for splits in _some_splits(program)
+        if splits == 1 or splits <= 4 * usual.splits <= 16 * splits
+    ]
+    if usual.workgroup > info.subgroup_size:
+        found.append(replace(usual, workgroup=usual.workgroup // 2))
+    share = -(-program.keys // usual.splits)
+    has_more = usual.workgroup // usual.parts * usual.ahead < share
+    if has_more and 2 * usual.workgroup <= _most_in_teams(info, program, usual.rows):
+        found.append(replace(usual, workgroup=2 * usual.workgroup))
+    largest = max(program.features, program.values)
+    loads = -(-largest // (usual.width * usual.parts)) * usual.width
+    for ahead in (1, 2, 4):
+        if ahead == 1 or ahead * loads <= _TEAM_LOADS:
+            found.append(replace(usual, ahead=ahead))
+    return found + [replace(usual, rows=rows) for rows in _halves(usual.rows)]
 
 
 def _by_keys(
@@ -237,20 +265,22 @@ def _by_teams(
     if is_split:
         wanted = max(info.compute_units // blocks, 1)
         splits = min(wanted, program.keys // _SHORTEST_SPLIT, _MOST_SPLITS)
-    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0], 1024)
-    # One subgroup keeps this much, in shared memory in the end.
-    kept = rows * (program.values + 2) * 4
+    most = min(_most_in_teams(info, program, rows), _MOST_TEAMS * parts)
     workgroup = info.subgroup_size
     share = -(-program.keys // splits)
-    while (
-        2 * workgroup <= min(most, _MOST_TEAMS * parts)
-        and 2 * workgroup // info.subgroup_size * kept <= info.max_shared_bytes // 2
-        and workgroup // parts * ahead < share
-    ):
+    while 2 * workgroup <= most and workgroup // parts * ahead < share:
         workgroup *= 2
     return AttentionSchedule(
         "teams", workgroup, rows, 1, parts, splits=splits, width=width, ahead=ahead
     )
+
+
+def _most_in_teams(info: DeviceInfo, program: AttentionProgram, rows: int) -> int:
+    """Invocations of a workgroup at most."""
+    most = min(info.max_workgroup_invocations, info.max_workgroup_size[0], 1024)
+    # One subgroup keeps this much, in shared memory in the end.
+    kept = rows * (program.values + 2) * 4
+    return min(most, info.max_shared_bytes // 2 // kept * info.subgroup_size)
 
 
 def _by_rows(
