@@ -50,7 +50,9 @@ from tests.kernel_harness import (
     device,
     one_op,
     plan_graph,
+    run_graph,
     run_program,
+    same_bits,
     type_of,
 )
 from tests.pointwise_programs import fused, random_arrays, random_region
@@ -587,6 +589,35 @@ def test_gathers_on_gpus_have_several_rows_under_way(
     assert_exact(graph, [x, index], gpu, generic)
     cpu = kernel_of(graph, kind=DeviceKind.CPU)
     assert "1 chunk each" in cpu.schedule
+
+
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("size", [131_075, 262_144])
+def test_invocations_of_gpus_take_several_chunks_of_much_work(
+    size: int, generic: bool
+) -> None:
+    """Of little work they take one, as CPUs and devices with room for all do."""
+    x = small((size,)) / np.float32(8)
+    body = Builder()
+    given = body.input(TensorType((size,), dtypes.float32))
+    (tanh,) = body.emit(Unary(UnaryOp.TANH), (given,))
+    (exp,) = body.emit(Unary(UnaryOp.EXP), (given,))
+    (product,) = body.emit(MUL, (tanh, exp))
+    (more,) = body.emit(Unary(UnaryOp.EXP), (product,))
+    body.result(more)
+    much, some = fused(body.finish()), one_op(Unary(UnaryOp.EXP), x)
+    gpu = {"kind": DeviceKind.DISCRETE, "compute_units": 2}
+    for graph, chunks in ((much, 4), (some, 2), (one_op(MUL, x, x), 1)):
+        end = "chunk" + "s" * (chunks > 1)
+        assert f"{chunks} {end} each" in kernel_of(graph, generic, **gpu).schedule
+        args = [x] * len(graph.inputs)
+        for mine, right in zip(
+            run_graph(graph, args, gpu, generic), run_graph(graph, args), strict=True
+        ):
+            assert same_bits(mine, right)
+    assert "1 chunk each" in kernel_of(much, kind=DeviceKind.CPU).schedule
+    large = kernel_of(much, kind=DeviceKind.DISCRETE, compute_units=1 << 10)
+    assert "1 chunk each" in large.schedule
 
 
 def test_small_workgroups_suffice() -> None:

@@ -396,12 +396,10 @@ class _TeamsKernel(KeysKernel):
                 found = sum, largest, total
                 self._write_part(row, feature, parts.stride, found)
             else:
-                # The total is 1 or more if it is a number but 0, so that the quotient
-                # is good, and found while sums are added up.
-                share = k.fdiv(1.0, total)
                 target = self.program.target
                 at = k.mul(feature, target.strides[-1])
-                self._put(k.add(self.row_base(target, row), at), k.mul(sum, share))
+                at = k.add(self.row_base(target, row), at)
+                self._put(at, self.divide(sum, total))
 
     def _weights(
         self, parts: _Parts, start: Value, lane: Value

@@ -39,6 +39,7 @@ from poot.lowering.kernels.coordinates import Coordinates, Linear, Strided
 from poot.lowering.kernels.describe import Described, describe
 from poot.lowering.kernels.evaluate import SIZE_LIMIT, Evaluator
 from poot.lowering.kernels.index import Block, Index
+from poot.lowering.kernels.memory import WORD_BYTES
 from poot.lowering.kernels.operands import source_operands, target_operands
 from poot.lowering.kernels.pack import Pack
 from poot.lowering.kernels.region import Apply, Region, Take, TakeWindow
@@ -46,6 +47,7 @@ from poot.lowering.kernels.schedule import (
     PointwiseSchedule,
     choose_lanes,
     choose_schedule,
+    deepened,
 )
 from poot.lowering.kernels.sections import is_sectioned, lower_sections
 from poot.lowering.kernels.tile_kernel import tile_kernel
@@ -142,8 +144,13 @@ def _kernel_of(
     """The kernel of a region, and how many workgroups it takes."""
     region, dims = described.region, described.dims
     if tiled is None or (dims.generic and not tiled[0].is_told_by_source):
-        schedule = choose_schedule(info, lanes, total, _is_chained(region))
-        return pointwise_kernel(info, region, schedule), schedule.groups(total)
+        usual = choose_schedule(info, lanes, total, _is_chained(region))
+        kernel = pointwise_kernel(info, region, usual)
+        words, loads = len(kernel.words) // WORD_BYTES, len(region.sources)
+        schedule = deepened(info, usual, words, loads, total)
+        if schedule != usual:
+            kernel = pointwise_kernel(info, region, schedule)
+        return kernel, schedule.groups(total)
     program, tiles = tiled
     groups = tiles.groups(program)
     if dims.generic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poot.core.dtypes import DType
 from poot.lowering.device_info import DeviceInfo
@@ -17,6 +17,12 @@ _LONG_REGION = 48
 _UNIT_BYTES = 16
 # Chunks of an invocation whose loads wait for others, while workgroups are no fewer.
 _CHAINED_CHUNKS, _GROUPS_PER_UNIT = 2, 8
+# A GPU's invocation computes several chunks of a region by how many words of SPIR-V one
+# takes: work apart from each other hides how long an operation takes, until it is more
+# code than stays close at hand. Measured on an H200: see its notes of 2026-12-01.
+_CHUNKS_BY_WORDS = ((300, 1), (1500, 2), (2500, 4), (5500, 2))
+# What a kernel has of them besides.
+_FIXED_WORDS = 520
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,25 @@ def choose_schedule(
         while chunks < _CHAINED_CHUNKS and total >= 2 * chunks * spread:
             chunks *= 2
     return PointwiseSchedule(lanes, workgroup, chunks)
+
+
+def deepened(
+    info: DeviceInfo, schedule: PointwiseSchedule, words: int, loads: int, total: int
+) -> PointwiseSchedule:
+    """With more chunks an invocation, where its kernel of one, of `words`, says so.
+
+    A chunk takes `loads`. Workgroups compute as many elements as before, and are enough
+    to go round.
+    """
+    many = schedule.groups(total) >= 2 * _GROUPS_PER_UNIT * info.compute_units
+    if info.is_cpu or schedule.chunks > 1 or not many:
+        return schedule
+    each = words - _FIXED_WORDS
+    chunks = next((count for most, count in _CHUNKS_BY_WORDS if each <= most), 1)
+    while chunks > 1 and chunks * loads > MOST_AHEAD:
+        chunks //= 2
+    workgroup = max(schedule.workgroup // chunks, info.subgroup_size)
+    return replace(schedule, workgroup=workgroup, chunks=chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,20 +66,43 @@ class Quotient:
 
 
 def _fused(m: FloatMath, a: Value, b: Value) -> Pair:
-    """a / b for a and b in [1, 2), correctly rounded; and the first estimate."""
+    """a / b for b in [1, 2), correctly rounded; and the first estimate.
+
+    a is so far from the ends of the range that no remainder is subnormal.
+    """
     k = m.k
     minus_b, inverse = k.neg(b), k.fdiv(1.0, b)
-    estimate = a * inverse
     for _ in range(2):
         inverse = k.fma(k.fma(minus_b, inverse, 1.0), inverse, inverse)
     # Correctly rounded now, but for the largest b: its inverse nearly lies midway
     # between a half and the next number.
     least = m.f.one - m.f.implicit_bit + 1
     inverse = m.real(m.word(k.max(m.integer(m.bits(inverse)), least)))
-    q = a * inverse
+    q = estimate = a * inverse
     for _ in range(2):
         q = k.fma(k.fma(minus_b, q, a), inverse, q)
     return Pair(q, estimate)
+
+
+def _flushed(m: FloatMath, a: Value, b: Value) -> Value:
+    """a / b with IEEE 754's special cases, where subnormal numbers are 0.
+
+    For a device that fuses. What needs b alone is found once, if many share it.
+    """
+    k, f = m.k, m.f
+    lift = f.bias // 2
+    # 2 by the power of two in b: infinite if b is 0, and 0 if it is infinite.
+    exponent = m.bits(b) & f.infinity
+    scale = m.with_sign(m.real(f.infinity - exponent), m.sign(b))
+    scale = k.select(m.is_nan(b), b, scale)
+    size = m.magnitude(a)
+    small = size < (f.bias - lift + 1) << f.mantissa_bits
+    # Where the scale is 0 for a small a, the quotient is subnormal.
+    scale = k.select(small, scale * 2.0 ** -(lift + 1), scale)
+    moved = a * k.select(small, m.number(2.0**lift), 0.5)
+    q = _fused(m, moved, _fraction(m, m.bits(b)))
+    plain = k.logical_and(size >= f.implicit_bit, size < f.infinity)
+    return k.select(plain, q.high, q.low) * scale
 
 
 def near_quotient(m: FloatMath, a: Value, b: Value) -> Value:
@@ -124,6 +147,8 @@ def divide(m: FloatMath, a: Value, b: Value) -> Value:
     k, f = m.k, m.f
     if m.divides_exactly:
         return k.fdiv(a, b)
+    if m.fuses and not m.keeps_subnormals:
+        return _flushed(m, a, b)
     sign = (m.bits(a) ^ m.bits(b)) & f.sign_bit
     a_bits, b_bits = _lifted(m, m.magnitude(a), m.magnitude(b))
     a_plain, b_plain = _is_plain(m, a_bits), _is_plain(m, b_bits)
@@ -132,10 +157,6 @@ def divide(m: FloatMath, a: Value, b: Value) -> Value:
     a_fraction = k.select(a_plain, _fraction(m, a_bits), m.real(a_bits))
     b_fraction = k.select(b_plain, _fraction(m, b_bits), m.real(b_bits))
     plain = k.logical_and(a_plain, b_plain)
-    if m.fuses and not m.keeps_subnormals:
-        fused = _fused(m, a_fraction, b_fraction)
-        scaled = _scaled(m, fused.high, _difference(m, a_bits, b_bits))
-        return m.with_sign(k.select(plain, scaled, fused.low), sign)
     exact = Quotient(m, a_bits, b_bits, a_fraction, b_fraction)
     exponent = _exponent(m, a_bits, b_bits, exact)
     result = exact.q + (exponent + _base(m))
@@ -144,16 +165,6 @@ def divide(m: FloatMath, a: Value, b: Value) -> Value:
     large = exponent > f.bias << f.mantissa_bits
     result = k.select(large, k.const(f.integer, f.infinity), result)
     return m.with_sign(k.select(plain, m.real(result), exact.estimate), sign)
-
-
-def _scaled(m: FloatMath, q: Value, exponent: Value) -> Value:
-    """q near one, times a power of two given by its place; subnormal results are 0."""
-    k, f = m.k, m.f
-    # Less the bits of one, since a sum with the largest exponents would wrap.
-    bits = m.integer(m.bits(q)) - f.one + exponent
-    zero, largest = k.const(f.integer, 0), k.const(f.integer, f.infinity - f.one)
-    result = k.min(bits, largest) + f.one
-    return m.real(k.select(bits < f.implicit_bit - f.one, zero, result))
 
 
 def _lifted(m: FloatMath, a: Value, b: Value) -> tuple[Value, Value]:
