@@ -45,9 +45,9 @@ from poot.lowering.kernels.pack import Pack
 from poot.lowering.kernels.region import Apply, Region, Take, TakeWindow
 from poot.lowering.kernels.schedule import (
     PointwiseSchedule,
-    choose_lanes,
     choose_schedule,
     deepened,
+    region_lanes,
 )
 from poot.lowering.kernels.sections import is_sectioned, lower_sections
 from poot.lowering.kernels.tile_kernel import tile_kernel
@@ -114,7 +114,7 @@ def lower_region(
     if total == 0:
         return
     dtypes = [view.dtype for view in (*operands, *outs) if isinstance(view, View)]
-    lanes = choose_lanes(dtypes, len(body.eqns), total)
+    lanes = region_lanes(ctx.info, dtypes, len(body.eqns), total)
     described = describe(body, operands, outs, lanes, _is_generic(ctx, operands, outs))
     tiled = None
     if may_cross(ctx.info, described.region, total):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from poot.core.dtypes import DType
 from poot.lowering.device_info import DeviceInfo
+from poot.lowering.kernels.memory import WORD_BYTES
 
 # Loads of an invocation that are under way at once, where nothing else hides what they
 # take: as many as fill so many bytes.
@@ -15,12 +16,14 @@ MOST_AHEAD = 8
 # Regions of more equations than this take few lanes, to keep kernels short.
 _LONG_REGION = 48
 _UNIT_BYTES = 16
+# So many elements a compute unit are few.
+_FEW_ELEMENTS_PER_UNIT = 64
 # Chunks of an invocation whose loads wait for others, while workgroups are no fewer.
 _CHAINED_CHUNKS, _GROUPS_PER_UNIT = 2, 8
 # A GPU's invocation computes several chunks of a region by how many words of SPIR-V one
 # takes: work apart from each other hides how long an operation takes, until it is more
 # code than stays close at hand. Measured on an H200: see its notes of 2026-12-01.
-_CHUNKS_BY_WORDS = ((300, 1), (1500, 2), (2500, 4), (5500, 2))
+_CHUNKS_BY_WORDS = ((450, 1), (1500, 2), (2500, 4), (5500, 2))
 # What a kernel has of them besides.
 _FIXED_WORDS = 520
 
@@ -57,6 +60,19 @@ def choose_lanes(dtypes: Iterable[DType], equations: int, total: int) -> int:
     return max(_UNIT_BYTES // widest, 4)
 
 
+def region_lanes(
+    info: DeviceInfo, dtypes: Sequence[DType], equations: int, total: int
+) -> int:
+    """The elements of a chunk of a region: one, if a GPU has an invocation for each.
+
+    Then there is less code to load and to run, which is all that a few elements take.
+    """
+    few = not info.is_cpu and total <= _FEW_ELEMENTS_PER_UNIT * info.compute_units
+    if few and all(dtype.itemsize >= WORD_BYTES for dtype in dtypes):
+        return 1
+    return choose_lanes(dtypes, equations, total)
+
+
 def choose_schedule(
     info: DeviceInfo, lanes: int, total: int, chained: bool = False
 ) -> PointwiseSchedule:
@@ -89,7 +105,8 @@ def deepened(
     chunks = next((count for most, count in _CHUNKS_BY_WORDS if each <= most), 1)
     while chunks > 1 and chunks * loads > MOST_AHEAD:
         chunks //= 2
-    workgroup = max(schedule.workgroup // chunks, info.subgroup_size)
+    least = min(info.subgroup_size, schedule.workgroup)
+    workgroup = max(schedule.workgroup // chunks, least)
     return replace(schedule, workgroup=workgroup, chunks=chunks)
 
 

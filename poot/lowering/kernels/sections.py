@@ -24,7 +24,7 @@ from poot.lowering.kernels.elements import clamped_index
 from poot.lowering.kernels.evaluate import Evaluator
 from poot.lowering.kernels.index import Block, Index
 from poot.lowering.kernels.region import Apply, Region
-from poot.lowering.kernels.schedule import choose_lanes, choose_schedule
+from poot.lowering.kernels.schedule import choose_schedule, region_lanes
 from poot.lowering.plan.blocks import BlockAxis, block_axes, block_lanes
 from poot.lowering.plan.context import PlanContext
 from poot.lowering.plan.layout import View
@@ -138,7 +138,8 @@ class _Launch:
         outs = [self.ctx.output(self.eqn.outs[number]) for number in numbers]
         body, operands = self._part(results)
         views = [view for view in (*operands, *outs) if isinstance(view, View)]
-        lanes = choose_lanes((v.dtype for v in views), len(body.eqns), outs[0].size)
+        dtypes = [view.dtype for view in views]
+        lanes = region_lanes(self.ctx.info, dtypes, len(body.eqns), outs[0].size)
         self._add(describe(body, operands, outs, lanes), lanes, outs)
 
     def _add_block(self, number: int, update: Eqn) -> None:
