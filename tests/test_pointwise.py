@@ -438,8 +438,28 @@ def test_reversed_neighbours_are_loaded_together(dtype: Any) -> None:
         return count(kernel_of(graph, kind=DeviceKind.DISCRETE), Op.Load)
 
     lanes = 16 // np.dtype(dtype).itemsize
-    assert loads(4 * lanes + lanes // 2) > loads(4 * lanes)
-    assert loads(4 * lanes + 1) == loads(4 * lanes) + lanes - 1
+    # So many words that they have no invocation each.
+    whole = 4 * lanes if lanes > 4 else 1 << 14
+    assert loads(whole + lanes // 2) > loads(whole)
+    assert loads(whole + 1) == loads(whole) + lanes - 1
+
+
+def test_few_elements_have_an_invocation_each_on_gpus() -> None:
+    """But for those of less than a word, which are stored as whole words."""
+    gpu = {"kind": DeviceKind.DISCRETE, "compute_units": 2}
+    for dtype, size, lanes in (
+        (np.float32, 128, 1),
+        (np.float32, 129, 4),
+        (np.int64, 100, 1),
+        (np.float16, 128, 8),
+    ):
+        x = small((size,), dtype)
+        graph = one_op(ADD, x, x)
+        assert kernel_of(graph, **gpu).schedule.startswith(f"{lanes} lanes")
+        for generic in (False, True):
+            assert_exact(graph, [x, x], gpu, generic)
+    x = small((128,))
+    assert kernel_of(one_op(ADD, x, x)).schedule.startswith("4 lanes")
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
@@ -606,18 +626,22 @@ def test_invocations_of_gpus_take_several_chunks_of_much_work(
     (more,) = body.emit(Unary(UnaryOp.EXP), (product,))
     body.result(more)
     much, some = fused(body.finish()), one_op(Unary(UnaryOp.EXP), x)
-    gpu = {"kind": DeviceKind.DISCRETE, "compute_units": 2}
+    gpu = {
+        "kind": DeviceKind.DISCRETE,
+        "compute_units": 2,
+        "keeps_subnormals32": False,
+        "fused_multiply_add32": True,
+    }
+    # Few workgroups are not made fewer.
+    large = {**gpu, "compute_units": 1 << 8}
     for graph, chunks in ((much, 4), (some, 2), (one_op(MUL, x, x), 1)):
         end = "chunk" + "s" * (chunks > 1)
         assert f"{chunks} {end} each" in kernel_of(graph, generic, **gpu).schedule
+        assert "1 chunk each" in kernel_of(graph, generic, **large).schedule
         args = [x] * len(graph.inputs)
-        for mine, right in zip(
-            run_graph(graph, args, gpu, generic), run_graph(graph, args), strict=True
-        ):
-            assert same_bits(mine, right)
+        mine, right = (run_graph(graph, args, i, generic)[0] for i in (gpu, large))
+        assert same_bits(mine, right)
     assert "1 chunk each" in kernel_of(much, kind=DeviceKind.CPU).schedule
-    large = kernel_of(much, kind=DeviceKind.DISCRETE, compute_units=1 << 10)
-    assert "1 chunk each" in large.schedule
 
 
 def test_small_workgroups_suffice() -> None:
