@@ -164,7 +164,7 @@ def errors(
     Infinite where one is NaN and the other is not, or zeros differ in sign.
     """
     limits = np.finfo(dtype.numpy)
-    got = flushed32(got, dtype, keeps)
+    got, whole = flushed32(got, dtype, keeps), np.abs(exact)
     exact = flushed32(exact, dtype, keeps)
     nearest = exact.astype(dtype.numpy)
     # An infinite result stands for the first number that is too large.
@@ -176,8 +176,12 @@ def errors(
     spacing = np.spacing(np.minimum(size, limits.max))
     distance = np.abs(wide - target) / spacing.astype(exact.dtype)
     if not keeps and dtype is not dtypes.float64:
-        # What is a hair above the smallest normal number may be flushed or not.
+        # What is a hair above the smallest normal number may be flushed or not; so may
+        # what rounds to it from below, but for its sign.
         edge = (np.abs(target) < limits.tiny * (1 + 8 * limits.eps)) & (got == 0)
+        below = (whole > limits.tiny * (1 - limits.eps)) & (whole < limits.tiny)
+        same_sign = np.signbit(got) == np.signbit(exact)
+        edge |= below & same_sign & (np.abs(got) == limits.tiny)
         distance = np.where(edge, 0.0, distance)
     zeros = (got == 0) & (nearest == 0)
     distance = np.where(

@@ -81,6 +81,32 @@ def test_gamma_functions_next_to_their_poles(
         check(function, dtype, 0, True, Quality.ROUGH, fuses)
 
 
+@pytest.mark.parametrize("exponent", [-126, 127])
+@pytest.mark.parametrize(("keeps", "quality", "fuses"), DEVICES)
+def test_quotients_at_the_ends_of_the_range(
+    keeps: bool,
+    quality: Quality,
+    fuses: bool,
+    exponent: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of fractions a few units apart: next to the smallest normal number and 2**127."""
+    (divide,) = (f for f in BINARY if f.op is BinaryOp.DIV)
+    rng = np.random.default_rng(7)
+    count = 1 << 14
+    unit = np.float32(2.0**-23)
+    b = rng.uniform(1, 2, count).astype(np.float32)
+    b[::2] = 2 - rng.integers(1, 16, count // 2) * unit
+    a = b + rng.integers(-4, 5, count).astype(np.float32) * unit
+    # Powers of two with which a and b are normal.
+    low, high = max(-125, -125 - exponent), min(126, 126 - exponent)
+    power = rng.integers(low, high + 1, count)
+    signs = rng.choice([-1, 1], count).astype(np.float32)
+    given = np.ldexp(a * signs, power + exponent), np.ldexp(b, power)
+    monkeypatch.setattr("tests.math_sweep.pairs", lambda *_: given)
+    check(divide, dtypes.float32, 0, keeps, quality, fuses)
+
+
 def _powers_near_overflow(dtype: DType) -> tuple[Any, Any]:
     """Bases and exponents whose powers cover the whole range of the dtype."""
     rng = np.random.default_rng(5)

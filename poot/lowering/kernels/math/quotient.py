@@ -87,7 +87,9 @@ def _fused(m: FloatMath, a: Value, b: Value) -> Pair:
 def _flushed(m: FloatMath, a: Value, b: Value) -> Value:
     """a / b with IEEE 754's special cases, where subnormal numbers are 0.
 
-    For a device that fuses. What needs b alone is found once, if many share it.
+    For a device that fuses. What needs b alone is found once, if many share it. What
+    is within half a subnormal unit below the least normal number is 0, or that number
+    where the device rounds before it flushes.
     """
     k, f = m.k, m.f
     lift = f.bias // 2
