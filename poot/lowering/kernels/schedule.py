@@ -95,8 +95,8 @@ def deepened(
 ) -> PointwiseSchedule:
     """With more chunks an invocation, where its kernel of one, of `words`, says so.
 
-    A chunk takes `loads`. Workgroups compute as many elements as before, and are enough
-    to go round.
+    A chunk takes `loads`. Workgroups compute as many elements as before, or more where
+    they would be less than a subgroup, and are enough to go round.
     """
     many = schedule.groups(total) >= 2 * _GROUPS_PER_UNIT * info.compute_units
     if info.is_cpu or schedule.chunks > 1 or not many:
