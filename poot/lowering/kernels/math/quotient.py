@@ -92,16 +92,16 @@ def _flushed(m: FloatMath, a: Value, b: Value) -> Value:
     where the device rounds before it flushes.
     """
     k, f = m.k, m.f
-    lift = f.bias // 2
+    half = f.bias // 2
     # 2 by the power of two in b: infinite if b is 0, and 0 if it is infinite.
     exponent = m.bits(b) & f.infinity
     scale = m.with_sign(m.real(f.infinity - exponent), m.sign(b))
     scale = k.select(m.is_nan(b), b, scale)
     size = m.magnitude(a)
-    small = size < (f.bias - lift + 1) << f.mantissa_bits
+    small = size < (f.bias - half + 1) << f.mantissa_bits
     # Where the scale is 0 for a small a, the quotient is subnormal.
-    scale = k.select(small, scale * 2.0 ** -(lift + 1), scale)
-    moved = a * k.select(small, m.number(2.0**lift), 0.5)
+    scale = k.select(small, scale * 2.0 ** -(half + 1), scale)
+    moved = a * k.select(small, m.number(2.0**half), 0.5)
     q = _fused(m, moved, _fraction(m, m.bits(b)))
     plain = k.logical_and(size >= f.implicit_bit, size < f.infinity)
     return k.select(plain, q.high, q.low) * scale
