@@ -143,6 +143,16 @@ def _ordered(k: KernelBuilder, value: Value) -> Value:
     return k.xor(bits, k.and_(k.sar(bits, 31), _SIGN))
 
 
+def _worst(k: KernelBuilder, ty: ScalarType, largest: bool) -> Value:
+    """What no number loses against, where the largest or the smallest one wins."""
+    if ty.is_float:
+        return k.const(ty, float("-inf" if largest else "inf"))
+    low, high = 0, (1 << ty.bits) - 1
+    if ty.is_signed:
+        low, high = -(1 << ty.bits - 1), (1 << ty.bits - 1) - 1
+    return k.const(ty, low if largest else high)
+
+
 class Extreme(Reducer):
     """The largest or smallest of integers, or of floats in 32 bits."""
 
@@ -156,11 +166,7 @@ class Extreme(Reducer):
         return (I32,) if self.dtype.is_float else (form(self.dtype),)
 
     def start(self, k: KernelBuilder) -> Carriers:
-        ty = self.types[0]
-        low, high = 0, (1 << ty.bits) - 1
-        if ty.is_signed:
-            low, high = -(1 << ty.bits - 1), (1 << ty.bits - 1) - 1
-        return (k.const(ty, low if self._largest else high),)
+        return (_worst(k, self.types[0], self._largest),)
 
     def lift(self, k: KernelBuilder, value: Value, place: Value) -> Carriers:
         if not self.dtype.is_float:
@@ -198,8 +204,7 @@ class WideExtreme(Reducer):
         return (F64,)
 
     def start(self, k: KernelBuilder) -> Carriers:
-        infinity = float("-inf" if self._op is BinaryOp.MAX else "inf")
-        return (k.const(F64, infinity),)
+        return (_worst(k, F64, self._op is BinaryOp.MAX),)
 
     def lift(self, k: KernelBuilder, value: Value, place: Value) -> Carriers:
         return (value,)
@@ -227,8 +232,8 @@ class Position(Reducer):
         return (form(self.dtype), U32)
 
     def start(self, k: KernelBuilder) -> Carriers:
-        """No place at all, which loses against every other."""
-        return (k.const(self.types[0], 0), k.u32((1 << 32) - 1))
+        """No place at all, which is later than every other and no better."""
+        return (_worst(k, self.types[0], self._largest), k.u32((1 << 32) - 1))
 
     def lift(self, k: KernelBuilder, value: Value, place: Value) -> Carriers:
         if self.dtype.is_bool:
@@ -243,10 +248,7 @@ class Position(Reducer):
     def combine(self, k: KernelBuilder, a: Carriers, b: Carriers) -> Carriers:
         better, equal = self._compare(k, b[0], a[0])
         earlier = k.logical_and(equal, k.lt(b[1], a[1]))
-        no_place = k.u32((1 << 32) - 1)
         takes = k.logical_or(better, earlier)
-        takes = k.logical_or(k.eq(a[1], no_place), takes)
-        takes = k.logical_and(k.ne(b[1], no_place), takes)
         return tuple(k.select(takes, y, x) for x, y in zip(a, b, strict=True))
 
     def _compare(self, k: KernelBuilder, a: Value, b: Value) -> tuple[Value, Value]:
