@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -382,6 +383,36 @@ def test_progress_is_no_standstill(
     queue.wait(40, timeout_s=0.0)
     assert queue.completed == 40
     monkeypatch.setattr(own_device.functions, "vkGetSemaphoreCounterValue", real)
+
+
+def test_waits_on_gpus_are_polled_for_some_time(
+    own_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the limit; then they block."""
+    queue, functions = own_device.queue, own_device.functions
+    real, asked, blocked = functions.vkGetSemaphoreCounterValue, [0], [0]
+
+    def crawling(device: int, semaphore: int, out: Any) -> int:
+        asked[0] += 1
+        out[0] = min(asked[0], 40)
+        return 0
+
+    def waiting(device: int, info: Any, timeout_ns: int) -> int:
+        blocked[0] += 1
+        return 0
+
+    monkeypatch.setattr(queue, "_polls", True)
+    queue.submitted = 60
+    monkeypatch.setattr(functions, "vkGetSemaphoreCounterValue", crawling)
+    monkeypatch.setattr(functions, "vkWaitSemaphores", waiting)
+    queue.wait(40)
+    assert (asked[0], blocked[0], queue.completed) == (40, 0, 40)
+    began = time.monotonic()
+    queue.wait(50, timeout_s=0.001)
+    assert blocked[0] == 1
+    assert asked[0] > 41
+    assert time.monotonic() - began < 1
+    monkeypatch.setattr(functions, "vkGetSemaphoreCounterValue", real)
 
 
 def test_a_counter_gone_wild_means_a_lost_device(

@@ -20,9 +20,11 @@ from poot.vulkan import binding
 from poot.vulkan._vk import ffi
 from poot.vulkan.declarations import VK_SEMAPHORE_TYPE_TIMELINE, DeviceTable
 
-# A polled wait ends 25 to 30 us earlier than a blocking one; past this the work is
-# long enough for that not to matter.
-_POLL_NS = 100_000
+# A polled wait ends 25 to 30 us earlier than a blocking one, and the processor is still
+# awake: what the host does next, the call of a decoder's next step say, is faster. So
+# waits are polled for as long as such work takes; after the first part of that, threads
+# that want the processor come first.
+_POLL_NS, _ALONE_NS = 10_000_000, 100_000
 # Waits are cut, so that Python sees signals and a stuck device is told from a slow one.
 _SLICE_NS = 100_000_000
 # Work is only called stuck when the timeline has not moved for so long.
@@ -142,12 +144,20 @@ class Queue:
             return
         if self.failure is not None:
             self.raise_failure()
-        if self._polls:
-            stop = time.perf_counter_ns() + _POLL_NS
-            while time.perf_counter_ns() < stop:
-                if self.poll() >= value:
-                    return
-        self._block(value, self.timeout_s if timeout_s is None else timeout_s)
+        limit = self.timeout_s if timeout_s is None else timeout_s
+        if self._polls and self._polled(value, min(_POLL_NS, int(limit * 1e9))):
+            return
+        self._block(value, limit)
+
+    def _polled(self, value: int, most_ns: int) -> bool:
+        """Whether `value` was reached within the time, asking all the while."""
+        began = time.perf_counter_ns()
+        while (spent := time.perf_counter_ns() - began) < most_ns:
+            if self.poll() >= value:
+                return True
+            if spent > _ALONE_NS:
+                time.sleep(0)
+        return False
 
     def _block(self, value: int, timeout_s: float) -> None:
         try:
