@@ -24,6 +24,7 @@ from poot.lowering.kernels.math import lower_binary, lower_unary
 from poot.lowering.kernels.memory import load_element
 from poot.lowering.kernels.operands import source_operands
 from poot.lowering.kernels.pack import Pack, lane_of
+from poot.lowering.kernels.region import Ref
 from poot.lowering.program import Access
 from poot.lowering.spirv.builder import KernelBuilder, Pointer, Size, Value, Variable
 from poot.lowering.spirv.types import F32, U32
@@ -70,6 +71,10 @@ class Places:
         k = self.k
         none = k.eq(peak, k.const(F32, _MINUS_INFINITY))
         return k.select(none, k.const(F32, 0), peak)
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The larger one; a, if one is no number."""
+        return self.k.select(self.k.lt(a, b), b, a)
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c, with one rounding where the device does that."""
@@ -190,10 +195,12 @@ class AttentionFrame(Places):
 
     def seen(self, visible: Visible, row: Size) -> tuple[Value, Value]:
         """The first key that a row sees, and one past the last: i32."""
-        index = self._index(row, Block((1,), ZERO))
-        first = self.evaluator.value(visible.first, index)
-        end = self.evaluator.value(visible.end, index)
-        return first[0], end[0]
+        return self._of_row(visible.first, row), self._of_row(visible.end, row)
+
+    def _of_row(self, ref: Ref, row: Size) -> Value:
+        """A value that a row has one of."""
+        (found,) = self.evaluator.value(ref, self._index(row, Block((1,), ZERO)))
+        return found
 
     def known_first(self, rows: Sequence[Size]) -> int | None:
         """The first key that some of these rows see, if planning can tell."""
@@ -202,8 +209,7 @@ class AttentionFrame(Places):
             return 0
         least = self.program.keys
         for row in rows:
-            index = self._index(row, Block((1,), ZERO))
-            (first,) = self.evaluator.value(visible.first, index)
+            first = self._of_row(visible.first, row)
             if first.const is None:
                 return None
             least = min(least, max(int(first.const), 0))
@@ -255,14 +261,11 @@ class AttentionFrame(Places):
 
     def below(self, peak: Variable, scores: Sequence[Value]) -> list[Value]:
         """The largest score so far, then these, less the largest of them all."""
-        k = self.k
         before = peak.load()
-        largest = before
-        for score in scores:
-            largest = k.select(k.lt(largest, score), score, largest)
+        largest = functools.reduce(self.larger, scores, before)
         peak.store(largest)
         base = self.finite(largest)
-        return [k.sub(score, base) for score in (before, *scores)]
+        return [self.k.sub(score, base) for score in (before, *scores)]
 
     def add_powers(
         self, total: Variable, shrink: Value, powers: Sequence[Value]

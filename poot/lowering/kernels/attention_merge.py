@@ -99,7 +99,7 @@ def _weights(places: Places, peaks: Shared, splits: int, workgroup: int) -> Shar
     peak = k.variable(F32, k.const(F32, float("-inf")))
     with k.loop(splits) as split:
         other, largest = peaks.load(split), peak.load()
-        peak.store(k.select(k.lt(largest, other), other, largest))
+        peak.store(places.larger(largest, other))
     base = places.finite(peak.load())
     own = k.loop(splits, start=k.local_index(), step=workgroup, max_trips=splits)
     with own as split:

@@ -105,7 +105,10 @@ class _TeamsKernel(KeysKernel):
         return _Share(pointer, stand, features, width, rounds)
 
     def queries(self, rows: Sequence[Size]) -> list[list[Variable]]:
-        """The lane's features of each row, 0 past the last feature."""
+        """The lane's features of each row, 0 past the last feature.
+
+        Before it waits for them it asks for all else that the first trip needs.
+        """
         k, share = self.k, self.of_queries
         loaded = [self._load(share, self.row_base(share.stand, row)) for row in rows]
         first = self.known_first(rows) if self.schedule.splits == 1 else None
@@ -299,10 +302,6 @@ class _TeamsKernel(KeysKernel):
             step *= 2
         return value
 
-    def _larger(self, a: Value, b: Value) -> Value:
-        """The larger one; a, if one is no number."""
-        return self.k.select(self.k.lt(a, b), b, a)
-
     # --- results ------------------------------------------------------------
 
     def _together(
@@ -346,7 +345,7 @@ class _TeamsKernel(KeysKernel):
     ) -> tuple[Value, Value, list[Value]]:
         """The largest score of the subgroup, and sums of powers below it."""
         k, lanes = self.k, (self.schedule.parts, self.k.subgroup_size)
-        largest = self._across(self._larger, peak.load(), *lanes)
+        largest = self._across(self.larger, peak.load(), *lanes)
         shrink = self.exp(k.sub(peak.load(), self.finite(largest)))
         whole, *means = (
             self._across(k.add, k.mul(sum.load(), shrink), *lanes)
@@ -418,8 +417,8 @@ class _TeamsKernel(KeysKernel):
         ]
         peaks = [parts.kept.load(k.add(place, values)) for place in places]
         totals = [parts.kept.load(k.add(place, values + 1)) for place in places]
-        largest = functools.reduce(self._larger, peaks)
-        largest = self._across(self._larger, largest, 1, lanes)
+        largest = functools.reduce(self.larger, peaks)
+        largest = self._across(self.larger, largest, 1, lanes)
         base = self.finite(largest)
         weights = [self.exp(k.sub(peak, base)) for peak in peaks]
         powers = functools.reduce(k.add, map(k.mul, totals, weights))
